@@ -29,17 +29,17 @@ def linear(rows=120, features=6, seed=0):
     return verax.Problem(model, x, target=1, explained="log_odds"), exact
 
 
-def one(problem, attributions, **requirement):
+def checked(problem, attributions, **requirement):
     (line,) = verax.check(problem, attributions, requirement).requirements
     return line
 
 
 @pytest.mark.parametrize(("threshold", "outcome"), [(0.2, "passed"), (0.5, "undecided"), (0.8, "failed")])
 def test_an_interval_decides(threshold, outcome):
-    found = Estimate(0.5, 0.1, 0.3, 0.7)
-    assert outcome_of(found, threshold, "at least", strict=False) == outcome
+    result = Estimate(0.5, 0.1, 0.3, 0.7)
+    assert outcome_of(result, threshold, "at least", strict=False) == outcome
     other = {"passed": "failed", "failed": "passed"}.get(outcome, outcome)
-    assert outcome_of(found, threshold, "at most", strict=False) == other
+    assert outcome_of(result, threshold, "at most", strict=False) == other
 
 
 def test_the_end_of_an_interval_is_on_the_right_side_unless_it_must_be_beyond():
@@ -51,18 +51,18 @@ def test_the_end_of_an_interval_is_on_the_right_side_unless_it_must_be_beyond():
 def test_a_number_is_held_against_the_interval_of_the_metric():
     problem, exact = linear()
     scores = EffectCorrelation(perturbation="baseline", samples=40)(problem, exact).scores[0]
-    found = bounded_mean(scores, -1.0, 1.0)
-    line = one(problem, exact, metric=REMOVAL, threshold=0.9)
-    assert (line.value, line.low, line.high) == pytest.approx((found.mean, found.low, found.high))
+    result = bounded_mean(scores, -1.0, 1.0)
+    line = checked(problem, exact, metric=REMOVAL, threshold=0.9)
+    assert (line.value, line.low, line.high) == pytest.approx((result.mean, result.low, result.high))
     assert (line.outcome, line.segment, line.inputs, line.direction) == ("passed", "all", 120, "at least")
     assert line.interval == "for any distribution"
 
 
 def test_scores_without_bounds_of_their_own_have_students_t():
     problem, exact = linear()
-    (found,) = estimates(PredictionChange()(problem, exact).scores)
-    line = one(problem, exact, metric="pc", threshold=0.0)
-    assert (line.low, line.high) == pytest.approx((found.low, found.high))
+    (result,) = estimates(PredictionChange()(problem, exact).scores)
+    line = checked(problem, exact, metric="pc", threshold=0.0)
+    assert (line.low, line.high) == pytest.approx((result.low, result.high))
     assert line.interval == "Student's t"
 
 
@@ -70,20 +70,20 @@ def test_better_than_random_is_paired_with_a_random_explanation():
     problem, exact = linear()
     random = verax.explain(problem, {"random": Random(seed=3)})["random"]
     scores = PredictionChange()(problem, {"exact": exact, "random": random}).scores
-    (found,) = estimates((scores[0] - scores[1])[None])
-    line = one(problem, exact, metric="pc", threshold="better than random", seed=3)
-    assert (line.value, line.low, line.high) == pytest.approx((found.mean, found.low, found.high), rel=1e-5)
+    (result,) = estimates((scores[0] - scores[1])[None])
+    line = checked(problem, exact, metric="pc", threshold="better than random", seed=3)
+    assert (line.value, line.low, line.high) == pytest.approx((result.mean, result.low, result.high), rel=1e-5)
     assert line.outcome == "passed"
-    assert one(problem, {"opposite": -exact}, metric="pc", threshold="better than random").outcome == "failed"
+    assert checked(problem, {"opposite": -exact}, metric="pc", threshold="better than random").outcome == "failed"
 
 
 def test_lower_is_better_where_the_metric_says_so():
     problem, exact = linear()
     assert (
-        one(problem, exact, metric="infidelity(perturbation=baseline)", threshold="better than random").outcome
+        checked(problem, exact, metric="infidelity(perturbation=baseline)", threshold="better than random").outcome
         == "passed"
     )
-    line = one(problem, exact, metric="infidelity", threshold=1.0)
+    line = checked(problem, exact, metric="infidelity", threshold=1.0)
     assert (line.direction, line.outcome) == ("at most", "passed")
 
 
@@ -92,30 +92,30 @@ def test_not_worse_than_another_one_within_a_margin():
     noisy = exact + 0.1 * torch.randn(exact.shape, generator=torch.Generator().manual_seed(0))
     both = {"noisy": noisy, "exact": exact}
     must = {"metric": REMOVAL, "threshold": "not worse than exact"}
-    assert one(problem, both, **must, margin=0.3).outcome == "passed"
-    assert one(problem, both, **must, margin=0.3).explanation == "noisy"
-    assert one(problem, both, **must, margin=0.01).outcome == "failed"
-    line = one(problem, {"noisy": noisy}, metric=REMOVAL, threshold="not worse than KernelShap(samples=64)")
+    assert checked(problem, both, **must, margin=0.3).outcome == "passed"
+    assert checked(problem, both, **must, margin=0.3).explanation == "noisy"
+    assert checked(problem, both, **must, margin=0.01).outcome == "failed"
+    line = checked(problem, {"noisy": noisy}, metric=REMOVAL, threshold="not worse than KernelShap(samples=64)")
     assert line.outcome == "failed"
 
 
 def test_an_equal_explanation_is_not_worse_by_students_t_and_never_decided_with_bounds_and_no_margin():
     problem, exact = linear()
     both = {"a": exact, "b": exact.clone()}
-    assert one(problem, both, metric="pc", threshold="not worse than b").outcome == "passed"
-    line = one(problem, both, metric=REMOVAL, threshold="not worse than b")
+    assert checked(problem, both, metric="pc", threshold="not worse than b").outcome == "passed"
+    line = checked(problem, both, metric=REMOVAL, threshold="not worse than b")
     assert (line.outcome, line.needed) == ("undecided", None)
 
 
 def test_a_share_of_the_limit():
     """Contributions of a linear model attain the limit of PC."""
     problem, exact = linear(rows=40)
-    line = one(problem, exact, metric="pc", threshold="95 % of the limit")
+    line = checked(problem, exact, metric="pc", threshold="95 % of the limit")
     assert (line.outcome, line.bound) == ("passed", 0.95)
     assert line.value == pytest.approx(1, abs=1e-5)
     half = exact.clone()
     half[:, :3] *= -1
-    line = one(problem, half, metric="pc", threshold="0.95 of the limit")
+    line = checked(problem, half, metric="pc", threshold="0.95 of the limit")
     assert line.outcome == "failed"
     limits = verax.limits(problem, ["pc"])["pc"]
     assert line.value == pytest.approx(limits.share(PredictionChange()(problem, half)).mean, abs=1e-5)
@@ -125,9 +125,9 @@ def test_a_share_of_the_limit():
 def test_a_share_of_the_limit_where_lower_is_better():
     """Contributions of a linear model attain the lowest deletion, and their negation the highest."""
     problem, exact = linear(rows=40)
-    line = one(problem, exact, metric="deletion", threshold="95 % of the limit")
+    line = checked(problem, exact, metric="deletion", threshold="95 % of the limit")
     assert (line.outcome, line.value) == ("passed", pytest.approx(1, abs=1e-5))
-    line = one(problem, -exact, metric="deletion", threshold="0.1 of the limit")
+    line = checked(problem, -exact, metric="deletion", threshold="0.1 of the limit")
     assert line.outcome == "failed"
     assert line.value < 0
 
@@ -135,7 +135,7 @@ def test_a_share_of_the_limit_where_lower_is_better():
 def test_a_limit_that_is_only_a_bound_cannot_be_passed():
     model, x = torch.nn.Linear(40, 2), torch.randn(4, 40)
     exact = x * (model.weight[1] - model.weight[0]).detach()
-    line = one(verax.Problem(model, x, target=1), exact, metric="pc(steps=40)", threshold="0.1 of the limit")
+    line = checked(verax.Problem(model, x, target=1), exact, metric="pc(steps=40)", threshold="0.1 of the limit")
     assert line.outcome == "undecided"
     assert "at most this share" in line.note
 
@@ -143,11 +143,11 @@ def test_a_limit_that_is_only_a_bound_cannot_be_passed():
 def test_segments_are_corrected_for_their_number():
     problem, exact = linear()
     labels = np.array(["old", "young", "old"] * 40)
-    found = verax.check(problem, exact, Requirement(REMOVAL, 0.9, segments=labels))
-    assert [line.segment for line in found.requirements] == ["label: old", "label: young"]
+    result = verax.check(problem, exact, Requirement(REMOVAL, 0.9, segments=labels))
+    assert [line.segment for line in result.requirements] == ["label: old", "label: young"]
     scores = EffectCorrelation(perturbation="baseline", samples=40)(problem, exact).scores[0]
-    wanted = bounded_mean(scores[torch.from_numpy(labels == "young")], -1.0, 1.0, 0.975)
-    assert (found.requirements[1].low, found.requirements[1].inputs) == (pytest.approx(wanted.low), 40)
+    expected = bounded_mean(scores[torch.from_numpy(labels == "young")], -1.0, 1.0, 0.975)
+    assert (result.requirements[1].low, result.requirements[1].inputs) == (pytest.approx(expected.low), 40)
 
 
 def test_one_segment_fails_the_check():
@@ -155,9 +155,9 @@ def test_one_segment_fails_the_check():
     wrong = exact.clone()
     wrong[::3] *= -1
     labels = (np.arange(120) % 3 == 0).astype(int)
-    found = verax.check(problem, wrong, [Requirement(REMOVAL, 0.5, segments=labels)])
-    assert [line.outcome for line in found.requirements] == ["passed", "failed"]
-    assert found.outcome == "failed"
+    result = verax.check(problem, wrong, [Requirement(REMOVAL, 0.5, segments=labels)])
+    assert [line.outcome for line in result.requirements] == ["passed", "failed"]
+    assert result.outcome == "failed"
 
 
 def test_segments_by_class_by_score_and_by_column():
@@ -172,20 +172,20 @@ def test_segments_by_class_by_score_and_by_column():
         "score": [int((scores < 0.9).sum()), int((scores >= 0.9).sum())],
         "column": [int((frame["age"] < 40).sum()), int((frame["age"] >= 40).sum())],
     }
-    asked = {"class": "class", "score": {"score": [0.9]}, "column": {"column": "age", "edges": [40]}}
+    divisions = {"class": "class", "score": {"score": [0.9]}, "column": {"column": "age", "edges": [40]}}
     for name, counts in ways.items():
-        found = verax.check(problem, values, Requirement("pc", -1.0, segments=asked[name]))
-        assert [line.inputs for line in found.requirements] == counts
-    names = [line.segment for line in found.requirements]
+        result = verax.check(problem, values, Requirement("pc", -1.0, segments=divisions[name]))
+        assert [line.inputs for line in result.requirements] == counts
+    names = [line.segment for line in result.requirements]
     assert names == ["age: below 40", "age: 40 or more"]
 
 
 def test_a_segment_without_inputs_is_undecided():
     problem, exact = linear()
-    found = verax.check(problem, exact, Requirement(REMOVAL, 0.5, segments={"score": [-1.0]}))
-    assert [line.outcome for line in found.requirements] == ["undecided", "passed"]
-    assert found.requirements[0].note == "no input"
-    assert found.outcome == "undecided"
+    result = verax.check(problem, exact, Requirement(REMOVAL, 0.5, segments={"score": [-1.0]}))
+    assert [line.outcome for line in result.requirements] == ["undecided", "passed"]
+    assert result.requirements[0].note == "no input"
+    assert result.outcome == "undecided"
 
 
 def test_reasons_are_metrics_of_requirements():
@@ -197,10 +197,10 @@ def test_reasons_are_metrics_of_requirements():
         Requirement("reason_stability(k=3, over=neighbours)", 0.1),
         Requirement("false_reasons(k=3)", "better than random"),
     ]
-    found = verax.check(problem, exact, must)
-    assert [line.outcome for line in found.requirements] == ["passed"] * 5
+    result = verax.check(problem, exact, must)
+    assert [line.outcome for line in result.requirements] == ["passed"] * 5
     total = verax.reasons(problem, exact, k=3).totals()["omitted"]
-    assert (found.requirements[1].value, found.requirements[1].high) == pytest.approx((total.mean, total.high))
+    assert (result.requirements[1].value, result.requirements[1].high) == pytest.approx((total.mean, total.high))
     assert verax.check(problem, -exact, must[0]).outcome == "failed"
 
 
@@ -212,24 +212,24 @@ def test_neighbours_are_looked_for_among_all_inputs_and_not_among_those_measured
     values[600::2] = values[600::2].flip(1)
     twins = verax.Problem(problem.scorer, x, target=1)
     stability = verax.reasons(twins, values, k=3, repeats=0, rows=0).stability_over["neighbours"]
-    line = one(twins, values, metric="reason_stability(k=3, over=neighbours)", threshold=0.5)
+    line = checked(twins, values, metric="reason_stability(k=3, over=neighbours)", threshold=0.5)
     assert (line.value, line.inputs) == (pytest.approx(float(stability.mean())), 1200)
-    few = one(twins, values, metric="reason_stability(k=3, over=neighbours)", threshold=0.5, inputs=40)
+    few = checked(twins, values, metric="reason_stability(k=3, over=neighbours)", threshold=0.5, inputs=40)
     assert (few.inputs, few.value) == (40, pytest.approx(0.75, abs=0.15))
 
 
 def test_neighbours_of_a_method_are_explained_as_well():
     problem, _ = linear(rows=600)
     twins = verax.Problem(problem.scorer, torch.cat((problem.inputs, problem.inputs + 1e-4)), target=1)
-    line = one(twins, {"exact": KernelShap(samples=64)}, metric="reason_stability(over=neighbours)", threshold=0.9)
+    line = checked(twins, {"exact": KernelShap(samples=64)}, metric="reason_stability(over=neighbours)", threshold=0.9)
     assert (line.outcome, line.value) == ("passed", pytest.approx(1))
 
 
 def test_a_method_can_be_asked_whether_its_reasons_are_stable():
     problem, exact = linear(rows=60, features=10)
     methods = {"exact": KernelShap(samples=1024), "random": Random()}
-    found = verax.check(problem, methods, Requirement("reason_stability", 0.9))
-    assert [line.outcome for line in found.requirements] == ["passed", "failed"]
+    result = verax.check(problem, methods, Requirement("reason_stability", 0.9))
+    assert [line.outcome for line in result.requirements] == ["passed", "failed"]
     with pytest.raises(ValueError, match=r"requirements\[0\]\.metric: stability over seeds needs a method"):
         verax.check(problem, exact, Requirement("reason_stability", 0.9))
 
@@ -252,45 +252,46 @@ def test_a_planted_wrong_reason_fails_a_requirement_of_few():
 def test_inputs_are_drawn_by_the_seed_and_smaller_draws_are_parts_of_larger_ones():
     problem, exact = linear()
     few, more, other = (
-        one(problem, exact, metric="pc", threshold=0, inputs=count, seed=seed)
+        checked(problem, exact, metric="pc", threshold=0, inputs=count, seed=seed)
         for count, seed in ((20, 0), (60, 0), (20, 1))
     )
     assert (few.inputs, more.inputs) == (20, 60)
     assert few.value != other.value
-    assert few.digest == one(problem, exact, metric="pc", threshold=0, inputs=20).digest
+    assert few.digest == checked(problem, exact, metric="pc", threshold=0, inputs=20).digest
 
 
 def test_until_decided_takes_no_more_inputs_than_it_needs():
     problem, exact = linear(rows=3000)
-    sure = one(problem, exact, metric=REMOVAL, threshold=0.5, until="decided")
+    sure = checked(problem, exact, metric=REMOVAL, threshold=0.5, until="decided")
     assert (sure.outcome, sure.inputs) == ("passed", 256)
     assert "at any time" in sure.interval
     scores = EffectCorrelation(perturbation="baseline", samples=40)(problem, exact).scores[0]
-    close = one(problem, exact, metric=REMOVAL, threshold=float(scores.mean()), until="decided")
+    close = checked(problem, exact, metric=REMOVAL, threshold=float(scores.mean()), until="decided")
     assert (close.outcome, close.inputs) == ("undecided", 3000)
 
 
 def test_the_number_of_inputs_that_would_decide_does():
     problem, exact = linear(rows=4000)
     noisy = exact + 0.2 * torch.randn(exact.shape, generator=torch.Generator().manual_seed(0))
-    few = one(problem, noisy, metric=REMOVAL, threshold=0.7, inputs=40)
+    few = checked(problem, noisy, metric=REMOVAL, threshold=0.7, inputs=40)
     assert few.outcome == "undecided"
     assert few.needed is not None
-    assert one(problem, noisy, metric=REMOVAL, threshold=0.7, inputs=min(4000, 4 * few.needed)).outcome != "undecided"
+    more = checked(problem, noisy, metric=REMOVAL, threshold=0.7, inputs=min(4000, 4 * few.needed))
+    assert more.outcome != "undecided"
 
 
 def test_zeros_need_as_many_inputs_as_clopper_and_pearson_say():
     sample = Sample(torch.zeros(20, dtype=torch.float64), ScoreRange(0.0, 1.0, certain=True))
-    found = inputs_to_decide(sample, 0.95, False, lambda estimate: outcome_of(estimate, 0.05, "at most", strict=False))
+    result = inputs_to_decide(sample, 0.95, False, lambda estimate: outcome_of(estimate, 0.05, "at most", strict=False))
     exact = math.log(0.025) / math.log(0.95)
-    assert found is not None
-    assert exact <= found <= 1.06 * exact + 1
+    assert result is not None
+    assert exact <= result <= 1.06 * exact + 1
 
 
 def test_blocks_do_not_matter():
     """More inputs than are measured together: the same scores as in one call."""
     problem, exact = linear(rows=1200)
-    line = one(problem, exact, metric="pc", threshold=0.0)
+    line = checked(problem, exact, metric="pc", threshold=0.0)
     assert line.value == pytest.approx(float(PredictionChange()(problem, exact).scores.mean()), abs=1e-7)
 
 
@@ -300,7 +301,7 @@ def test_columns_of_a_frame_may_have_any_order():
     model = LogisticRegression().fit(frame, frame["a"] - frame["c"] > 0)
     other = frame[["c", "b", "a"]]
     exact = other * model.coef_[0][[2, 1, 0]]
-    line = one(verax.Problem(model, other, target=1), exact.to_numpy(), metric=REMOVAL, threshold=0.9)
+    line = checked(verax.Problem(model, other, target=1), exact.to_numpy(), metric=REMOVAL, threshold=0.9)
     assert line.outcome == "passed"
 
 
@@ -308,18 +309,18 @@ def test_the_result_is_a_table_a_dict_and_junit(tmp_path):
     problem, exact = linear()
     labels = np.array(["<&>", "b\x1b"] * 60)
     must = [Requirement(REMOVAL, 0.5, justification="why <so>", segments=labels), Requirement("pc", 0.9)]
-    found = verax.check(problem, {"exact": exact}, must)
-    text = str(found)
+    result = verax.check(problem, {"exact": exact}, must)
+    text = str(result)
     assert text.splitlines()[0].split()[:3] == ["outcome", "requirement", "explanation"]
-    facts = found.to_dict()
+    facts = result.to_dict()
     assert (facts["outcome"], len(facts["requirements"])) == ("failed", 3)
     assert facts["requirements"][0]["justification"] == "why <so>"
-    suite = ElementTree.fromstring(found.junit())[0]  # noqa: S314  # our own
+    suite = ElementTree.fromstring(result.junit())[0]  # noqa: S314  # our own
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
     assert "<&>" in str(suite[0].get("name"))
     assert suite[2][0].tag == "failure"
     for name in ("check.xml", "check.csv", "check.json", "check.parquet", "check.html"):
-        found.save(tmp_path / name)
+        result.save(tmp_path / name)
         assert (tmp_path / name).stat().st_size > 100
     page = (tmp_path / "check.html").read_text()
     assert "why &lt;so&gt;" in page
@@ -335,14 +336,14 @@ def test_the_outcome_is_the_worst_of_all():
         ("passed", "undecided"): [passed, open_],
         ("passed", "undecided", "failed"): [passed, open_, failed],
     }
-    for wanted, must in outcomes.items():
-        found = verax.check(problem, exact, must)
-        assert tuple(line.outcome for line in found.requirements) == wanted
-        assert found.outcome == wanted[-1]
+    for expected, must in outcomes.items():
+        result = verax.check(problem, exact, must)
+        assert tuple(line.outcome for line in result.requirements) == expected
+        assert result.outcome == expected[-1]
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("settings", "message"),
     [
         ({"metric": "pcc", "threshold": 0.5}, r"requirements\[0\]\.metric: expected .* did you mean 'pc'"),
         ({"metric": "pc"}, r"requirements\[0\]\.threshold: it is missing"),
@@ -366,12 +367,12 @@ def test_the_outcome_is_the_worst_of_all():
         ({"metric": "pc", "threshold": 0.5, "level": 95}, r"level"),
     ],
 )
-def test_what_cannot_be_required_is_said_before_any_work(said, message):
+def test_what_cannot_be_required_is_said_before_any_work(settings, message):
     problem, exact = linear(rows=12)
     problem.scorer.model = None  # nothing may be scored
     before = problem.scorer.counts.rows
     with pytest.raises((ValueError, TypeError), match=message):
-        verax.check(problem, exact, said)
+        verax.check(problem, exact, settings)
     assert problem.scorer.counts.rows == before
 
 
@@ -393,9 +394,9 @@ def test_what_is_checked_must_be_clear():
 
 
 def test_segments_say_one_thing():
-    for said in ({}, {"by": "class", "score": (0.5,)}, {"by": "class", "edges": (0.5,)}, {"by": "row"}):
+    for settings in ({}, {"by": "class", "score": (0.5,)}, {"by": "class", "edges": (0.5,)}, {"by": "row"}):
         with pytest.raises(ValueError, match="segments"):
-            Segments(**said)
+            Segments(**settings)
 
 
 def test_too_many_segments_are_an_error():

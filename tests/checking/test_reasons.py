@@ -33,22 +33,22 @@ def log_odds(model, rows, target):
 @pytest.mark.parametrize("output", ["probability", "logit"])
 def test_an_exact_explanation_of_an_additive_model_has_no_false_and_no_omitted_reason(direction, output):
     model, x, exact = linear()
-    found = verax.reasons(verax.Problem(model, x, target=1, output=output), exact, direction=direction)
-    assert not found.false.any()
-    assert not found.omitted.any()
-    known = ~found.share.isnan()
-    assert torch.allclose(found.share[known], torch.ones(1).double())
-    wanted = {"either": exact.abs(), "raises": exact, "lowers": -exact}[direction].argsort(1, descending=True)[:, :4]
-    assert torch.equal(found.top[found.top >= 0], wanted[found.top >= 0])
+    result = verax.reasons(verax.Problem(model, x, target=1, output=output), exact, direction=direction)
+    assert not result.false.any()
+    assert not result.omitted.any()
+    known = ~result.share.isnan()
+    assert torch.allclose(result.share[known], torch.ones(1).double())
+    expected = {"either": exact.abs(), "raises": exact, "lowers": -exact}[direction].argsort(1, descending=True)[:, :4]
+    assert torch.equal(result.top[result.top >= 0], expected[result.top >= 0])
 
 
 def test_the_opposite_names_the_same_features_and_all_are_false():
     model, x, exact = linear()
-    found = verax.reasons(verax.Problem(model, x, target=1), {"exact": exact, "opposite": -exact})
-    assert torch.equal(found.top["opposite"], found.top["exact"])
-    assert found.false["opposite"].all()
-    assert not found.omitted["opposite"].any()
-    assert (found.share["opposite"] == 0).all()
+    result = verax.reasons(verax.Problem(model, x, target=1), {"exact": exact, "opposite": -exact})
+    assert torch.equal(result.top["opposite"], result.top["exact"])
+    assert result.false["opposite"].all()
+    assert not result.omitted["opposite"].any()
+    assert (result.share["opposite"] == 0).all()
 
 
 def test_a_planted_wrong_reason_is_named():
@@ -61,13 +61,13 @@ def test_a_planted_wrong_reason_is_named():
     fourth = exact.abs().argsort(1, descending=True)[:, 3]
     for row in range(0, 60, 10):
         planted[row, 7], planted[row, fourth[row]] = exact[row, fourth[row]], 0.0
-    found = verax.reasons(verax.Problem(model, x, target=1), planted)
+    result = verax.reasons(verax.Problem(model, x, target=1), planted)
     rows = torch.arange(60) % 10 == 0
-    assert torch.equal(found.false.any(1), rows)
-    assert torch.equal(found.omitted.any(1), rows)
-    assert torch.equal(found.top[rows][found.false[rows]], torch.full((6,), 7))
-    assert torch.equal(found.omitted.nonzero()[:, 1], fourth[rows])
-    totals = found.totals()
+    assert torch.equal(result.false.any(1), rows)
+    assert torch.equal(result.omitted.any(1), rows)
+    assert torch.equal(result.top[rows][result.false[rows]], torch.full((6,), 7))
+    assert torch.equal(result.omitted.nonzero()[:, 1], fourth[rows])
+    totals = result.totals()
     assert totals["false"].mean == pytest.approx(0.1 / 4)
     assert totals["omitted"].mean == pytest.approx(0.1 / 4)
 
@@ -87,7 +87,7 @@ def oracle(model, x, baseline, attribution, k, direction, target=1):
         named = [j for j in strength.argsort(descending=True).tolist()[:k] if strength[j] > 0]
         single = [effect(row, [j]) for j in range(len(values))]
         false.append({j for j in named if single[j] * float(values[j].sign()) <= 1e-9})
-        size = [{"either": abs(one), "raises": one, "lowers": -one}[direction] for one in single]
+        size = [{"either": abs(fall), "raises": fall, "lowers": -fall}[direction] for fall in single]
         left = sorted((j for j in range(len(values)) if j not in named and size[j] > 1e-9), key=lambda j: -size[j])
         weak = sorted([max(0.0, size[j]) for j in named] + [0.0] * (k - len(named)))
         omitted.append({j for j, other in zip(left, weak, strict=False) if size[j] > other})
@@ -110,13 +110,13 @@ def test_it_agrees_with_the_definitions(direction):
     model, x = network()
     torch.manual_seed(1)
     values = torch.randn(x.shape).double()
-    found = verax.reasons(verax.Problem(model, x, target=1, baselines=0.5), values, k=3, direction=direction)
+    result = verax.reasons(verax.Problem(model, x, target=1, baselines=0.5), values, k=3, direction=direction)
     false, omitted, share = oracle(model, x, 0.5, values, 3, direction)
     for row in range(len(x)):
-        assert set(found.top[row][found.false[row]].tolist()) == false[row]
-        assert set(found.omitted[row].nonzero()[:, 0].tolist()) == omitted[row]
-    assert np.allclose(found.share.numpy(), share, atol=1e-9, equal_nan=True)
-    assert found.exact
+        assert set(result.top[row][result.false[row]].tolist()) == false[row]
+        assert set(result.omitted[row].nonzero()[:, 0].tolist()) == omitted[row]
+    assert np.allclose(result.share.numpy(), share, atol=1e-9, equal_nan=True)
+    assert result.exact
 
 
 def test_a_search_finds_at_most_the_best_subset():
@@ -145,21 +145,21 @@ def test_where_rows_are_few_the_best_subsets_of_some_inputs_are_found():
 
 def test_more_than_64_features_are_removed_one_by_one_as_well():
     model, x, exact = linear(features=80, rows=5)
-    found = verax.reasons(verax.Problem(model, x, target=1), exact)
-    assert not found.false.any()
-    assert not found.omitted.any()
-    assert not found.exact
-    assert torch.allclose(found.share, torch.ones(5).double())
+    result = verax.reasons(verax.Problem(model, x, target=1), exact)
+    assert not result.false.any()
+    assert not result.omitted.any()
+    assert not result.exact
+    assert torch.allclose(result.share, torch.ones(5).double())
 
 
 def test_groups_are_features():
     model, x, exact = linear()
     groups = np.array([0, 0, 1, 1, 2, 2, 3, -1])
-    found = verax.reasons(verax.Problem(model, x, target=1, features=groups), exact, k=2)
+    result = verax.reasons(verax.Problem(model, x, target=1, features=groups), exact, k=2)
     sums = torch.stack([exact[:, groups == group].sum(1) for group in range(4)], dim=1)
-    assert torch.equal(found.top, sums.abs().argsort(1, descending=True)[:, :2])
-    assert not found.false.any()
-    assert torch.allclose(found.effects, sums)
+    assert torch.equal(result.top, sums.abs().argsort(1, descending=True)[:, :2])
+    assert not result.false.any()
+    assert torch.allclose(result.effects, sums)
 
 
 def test_features_have_the_numbers_of_the_columns_that_were_given():
@@ -168,51 +168,51 @@ def test_features_have_the_numbers_of_the_columns_that_were_given():
     model = LogisticRegression().fit(frame, frame["a"] - 2 * frame["c"] > 0)
     other = frame[["c", "a", "b"]].head(20)
     exact = other * [dict(zip("abc", model.coef_[0], strict=True))[name] for name in other.columns]
-    found = verax.reasons(verax.Problem(model, other, target=1), exact.to_numpy(), k=1)
-    assert (found.top[:, 0] == np.abs(exact.to_numpy()).argmax(1)).all()
-    assert found.names == ("c", "a", "b")
-    assert not found.false.any()
-    assert not found.omitted.any()
-    assert np.allclose(found.effects, exact, atol=1e-6)
-    assert set(found.to_frame()["feature"]) <= {"a", "b", "c"}
+    result = verax.reasons(verax.Problem(model, other, target=1), exact.to_numpy(), k=1)
+    assert (result.top[:, 0] == np.abs(exact.to_numpy()).argmax(1)).all()
+    assert result.names == ("c", "a", "b")
+    assert not result.false.any()
+    assert not result.omitted.any()
+    assert np.allclose(result.effects, exact, atol=1e-6)
+    assert set(result.to_frame()["feature"]) <= {"a", "b", "c"}
 
 
 def test_a_feature_with_nothing_attributed_is_no_reason():
     model, x, exact = linear()
     few = exact.clone()
     few[:, 2:] = 0
-    found = verax.reasons(verax.Problem(model, x, target=1), few)
-    assert (found.top[:, 2:] == -1).all()
-    assert not found.false.any()
-    assert found.omitted.any(1).all()
+    result = verax.reasons(verax.Problem(model, x, target=1), few)
+    assert (result.top[:, 2:] == -1).all()
+    assert not result.false.any()
+    assert result.omitted.any(1).all()
 
 
 def test_a_change_within_the_tolerance_counts_as_none():
     model, x, exact = linear()
     most = float(exact.abs().max())
-    found = verax.reasons(verax.Problem(model, x, target=1), exact, tolerance=2 * most)
-    assert torch.equal(found.false, found.top >= 0)
-    assert not found.omitted.any()
+    result = verax.reasons(verax.Problem(model, x, target=1), exact, tolerance=2 * most)
+    assert torch.equal(result.false, result.top >= 0)
+    assert not result.omitted.any()
 
 
 def test_seeds_change_what_is_drawn_and_nothing_else():
     model, x = network(features=8, rows=20)
     problem = verax.Problem(model, x, background=torch.randn(50, 8).double())
     methods = {"few": LimeTabular(samples=16), "exact": KernelShap(samples=256), "slopes": Gradient()}
-    found = verax.reasons(problem, methods | {"array": x})
-    over = found.stability_over["seeds"]
+    result = verax.reasons(problem, methods | {"array": x})
+    over = result.stability_over["seeds"]
     assert float(over["few"].mean()) < 0.95
     assert (over["exact"] == 1).all()  # of all coalitions there is one draw
     assert (over["slopes"] == 1).all()  # there is no seed
     assert over["array"].isnan().all()
-    assert (found.stability_over["background"]["exact"] == 1).all()  # baselines are 0, whatever the background
+    assert (result.stability_over["background"]["exact"] == 1).all()  # baselines are 0, whatever the background
 
 
 def test_the_background_changes_reasons_where_baselines_are_its_mean():
     model, x = network(features=8, rows=20)
     problem = verax.Problem(model, x, background=torch.randn(5, 8).double(), baselines="mean")
-    found = verax.reasons(problem, {"exact": KernelShap(samples=256)})
-    assert float(found.stability_over["background"]["exact"].mean()) < 1
+    result = verax.reasons(problem, {"exact": KernelShap(samples=256)})
+    assert float(result.stability_over["background"]["exact"].mean()) < 1
 
 
 def test_neighbours_have_the_same_score():
@@ -220,18 +220,18 @@ def test_neighbours_have_the_same_score():
     x = torch.stack((x[0], x[0] + 1e-3, x[0] + 5))  # the first two are alike
     problem = verax.Problem(model, x, target=1)
     values = torch.tensor([[4.0, 3, 2, 1, 0, 0, 0, 0], [4.0, 3, 0, 0, 2, 1, 0, 0], [1.0] * 8]).double()
-    found = verax.reasons(problem, values)
-    over = found.stability_over["neighbours"]
+    result = verax.reasons(problem, values)
+    over = result.stability_over["neighbours"]
     assert over[:2].tolist() == [0.5, 0.5]
     assert abs(float(problem.scores()[2] - problem.scores()[0])) > 0.02
     assert over[2].isnan()
-    assert found.stability[:2].tolist() == [0.5, 0.5]
+    assert result.stability[:2].tolist() == [0.5, 0.5]
 
 
 def test_random_explanations_are_unstable_and_false_half_of_the_time():
     model, x, _ = linear(rows=200)
-    found = verax.reasons(verax.Problem(model, x, target=1), {"random": Random()})
-    totals = found.totals()
+    result = verax.reasons(verax.Problem(model, x, target=1), {"random": Random()})
+    totals = result.totals()
     assert totals["false"]["random"].low < 0.5 < totals["false"]["random"].high
     assert totals["stability"]["random"].high < 0.8
 
@@ -239,20 +239,20 @@ def test_random_explanations_are_unstable_and_false_half_of_the_time():
 def test_totals_per_segment_and_as_a_table():
     model, x, exact = linear()
     half = np.array(["old", "young"] * 20)
-    found = verax.reasons(verax.Problem(model, x, target=1), {"a": exact, "b": -exact})
-    lines = found.table(half).text().splitlines()
+    result = verax.reasons(verax.Problem(model, x, target=1), {"a": exact, "b": -exact})
+    lines = result.table(half).text().splitlines()
     assert lines[0].split() == ["attribution", "false", "omitted", "share", "stability"]
     assert [line.split("  ")[0] for line in lines[1:7]] == ["a", "a, old", "a, young", "b", "b, old", "b, young"]
-    assert "<table" in found._repr_html_()
-    whole, narrow = found.totals()["false"]["a"], found.totals(level=0.5)["false"]["a"]
+    assert "<table" in result._repr_html_()
+    whole, narrow = result.totals()["false"]["a"], result.totals(level=0.5)["false"]["a"]
     assert whole.mean == narrow.mean
     assert whole.high > narrow.high
 
 
 def test_numpy_in_numpy_out():
     model, x, exact = linear(rows=5)
-    found = verax.reasons(verax.Problem(model.float(), x.float().numpy(), target=1), exact.float().numpy())
-    for values in (found.top, found.false, found.omitted, found.share, found.stability, found.effects):
+    result = verax.reasons(verax.Problem(model.float(), x.float().numpy(), target=1), exact.float().numpy())
+    for values in (result.top, result.false, result.omitted, result.share, result.stability, result.effects):
         assert isinstance(values, np.ndarray)
 
 

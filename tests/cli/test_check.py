@@ -52,7 +52,7 @@ def folder(tmp_path, monkeypatch):
     np.save(tmp_path / "rows.npy", rows)
     np.save(tmp_path / "train.npy", rows[:50])
     problem = verax.open_problem(tmp_path / "model.safetensors", tmp_path / "rows.npy", target=1)
-    (weights,) = (one.detach().numpy() for one in model.parameters() if one.ndim == 2)
+    (weights,) = (entry.detach().numpy() for entry in model.parameters() if entry.ndim == 2)
     exact = rows * (weights[1] - weights[0] if len(weights) > 1 else weights[0])
     assert len(problem) == 700
     _write(tmp_path / "shap.csv", exact)
@@ -75,9 +75,9 @@ def run(*args):
 def test_a_frozen_check_passes_with_a_line_per_requirement_a_page_and_junit(folder):
     frozen = run("freeze", "check.toml")
     assert frozen.exit_code == 0, frozen.output
-    found = run("run", "check.toml")
-    assert found.exit_code == 0, found.output
-    lines = found.stdout.splitlines()
+    result = run("run", "check.toml")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
     assert [line.split(":")[0] for line in lines[:4]] == ["passed"] * 4
     assert "(region: 0)" in lines[1]
     page = (folder / "check.html").read_text()
@@ -104,9 +104,9 @@ justification = "why"
 inputs = 60
 """
     (folder / "check.toml").write_text(text)
-    found = run("run", "check.toml", "--json")
-    assert found.exit_code == code, found.output
-    facts = json.loads(found.stdout)
+    result = run("run", "check.toml", "--json")
+    assert result.exit_code == code, result.output
+    facts = json.loads(result.stdout)
     assert facts["outcome"] == outcome
     assert facts["requirements"][0]["inputs"] == 60
     assert facts["frozen"] is None
@@ -120,6 +120,7 @@ def test_the_word_run_may_be_left_out(folder):
 CHANGES = {
     "check": lambda folder: (folder / "check.toml").write_text((folder / "check.toml").read_text() + "# more\n"),
     "model": lambda folder: _flip(folder / "model.safetensors"),
+    "model/model.json": lambda folder: _flip(folder / "model.json"),
     "inputs": lambda folder: _flip(folder / "rows.csv"),
     "background": lambda folder: _flip(folder / "train.npy"),
     "explanation": lambda folder: _flip(folder / "shap.csv"),
@@ -137,10 +138,10 @@ def _flip(path: Path):
 def test_a_changed_byte_of_anything_shows(folder, name):
     assert run("freeze", "check.toml").exit_code == 0
     CHANGES[name](folder)
-    found = run("run", "check.toml")
-    assert found.exit_code == 2
-    assert f"changed since it was frozen on 20\\d\\d-.*: {name}"[:20] in found.stderr
-    assert name in found.stderr
+    result = run("run", "check.toml")
+    assert result.exit_code == 2
+    assert f"changed since it was frozen on 20\\d\\d-.*: {name}"[:20] in result.stderr
+    assert name in result.stderr
     assert not (folder / "check.html").exists()
 
 
@@ -189,18 +190,18 @@ def test_a_changed_byte_of_code_of_ones_own_shows_wherever_its_package_has_it(fo
     assert run("freeze", "check.toml", "--import", f"{own_package}.methods").exit_code == 0
     assert run("run", "check.toml", "--import", f"{own_package}.methods").exit_code in (0, 4, 5)
     (folder / own_package / "sign.py").write_text("SIGN = 2\n")
-    found = run("run", "check.toml", "--import", f"{own_package}.methods")
-    assert found.exit_code == 2
-    assert f": import {own_package}.methods. Freeze" in found.stderr
+    result = run("run", "check.toml", "--import", f"{own_package}.methods")
+    assert result.exit_code == 2
+    assert f": import {own_package}.methods. Freeze" in result.stderr
     assert run("run", "check.toml").exit_code == 2  # the lock names code that is not imported now
 
 
 def test_a_changed_check_runs_if_it_must_and_the_page_says_so(folder):
     run("freeze", "check.toml")
     CHANGES["check"](folder)
-    found = run("run", "check.toml", "--changed", "--json")
-    assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout)["changed"] == ["check"]
+    result = run("run", "check.toml", "--changed", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["changed"] == ["check"]
     assert "Changed since: check." in (folder / "check.html").read_text()
 
 
@@ -208,9 +209,9 @@ def test_a_damaged_lock_is_an_error(folder):
     run("freeze", "check.toml")
     _flip(folder / "check.toml.lock")
     (folder / "check.toml.lock").write_text((folder / "check.toml.lock").read_text()[:-40])
-    found = run("run", "check.toml")
-    assert found.exit_code == 2
-    assert "freeze the check again" in found.stderr
+    result = run("run", "check.toml")
+    assert result.exit_code == 2
+    assert "freeze the check again" in result.stderr
 
 
 def test_one_worker_or_two_give_the_same_bits(folder):
@@ -218,9 +219,9 @@ def test_one_worker_or_two_give_the_same_bits(folder):
     more = '\n[[requirements]]\nmetric = "reason_stability(over=neighbours)"\nthreshold = 0.3\njustification = "why"\n'
     (folder / "check.toml").write_text((folder / "check.toml").read_text() + more)
     run("freeze", "check.toml")
-    found = [run("run", "check.toml", "--json", "--workers", count) for count in (1, 2)]
-    assert [one.exit_code for one in found] == [0, 0], [one.output for one in found]
-    first, second = (json.loads(one.stdout) for one in found)
+    result = [run("run", "check.toml", "--json", "--workers", count) for count in (1, 2)]
+    assert [entry.exit_code for entry in result] == [0, 0], [entry.output for entry in result]
+    first, second = (json.loads(entry.stdout) for entry in result)
     assert first["requirements"] == second["requirements"]
     assert first["rows"] == second["rows"]
     assert len({line["digest"] for line in first["requirements"]}) == 4
@@ -229,9 +230,9 @@ def test_one_worker_or_two_give_the_same_bits(folder):
 def test_verify_computes_a_page_again(folder):
     run("freeze", "check.toml")
     run("run", "check.toml", "--report", folder / "filed" / "page.html")
-    found = CliRunner().invoke(app, ["verify", str(folder / "filed" / "page.html")])
-    assert found.exit_code == 0, found.output
-    assert "agrees: 3 lines of page.html, compared bit for bit" in found.stdout
+    result = CliRunner().invoke(app, ["verify", str(folder / "filed" / "page.html")])
+    assert result.exit_code == 0, result.output
+    assert "agrees: 3 lines of page.html, compared bit for bit" in result.stdout
     _flip(folder / "shap.csv")
     changed = CliRunner().invoke(app, ["verify", str(folder / "filed" / "page.html")])
     assert changed.exit_code == 1
@@ -243,13 +244,13 @@ def test_a_page_that_was_changed_is_not_verified(folder):
     run("run", "check.toml")
     page = folder / "check.html"
     page.write_text(page.read_text().replace("Passed", "Perfect"))
-    found = CliRunner().invoke(app, ["verify", str(page)])
-    assert found.exit_code == 2
-    assert "changed since it was written" in found.stderr
+    result = CliRunner().invoke(app, ["verify", str(page)])
+    assert result.exit_code == 2
+    assert "changed since it was written" in result.stderr
     (folder / "other.html").write_text("<html></html>")
-    found = CliRunner().invoke(app, ["verify", str(folder / "other.html")])
-    assert found.exit_code == 2
-    assert "expected the page of a check" in found.stderr
+    result = CliRunner().invoke(app, ["verify", str(folder / "other.html")])
+    assert result.exit_code == 2
+    assert "expected the page of a check" in result.stderr
 
 
 def test_text_of_the_check_file_is_shown_and_not_run(folder):
@@ -282,26 +283,26 @@ def test_what_is_wrong_in_a_file_is_said_in_one_line_and_nothing_is_written(fold
     old, new, message = MISTAKES[name]
     path = folder / "check.toml"
     path.write_text(path.read_text().replace(old, new))
-    found = run("run", "check.toml")
-    assert found.exit_code == 2
-    assert re.search(message, found.stderr), found.stderr
-    assert len(found.stderr.splitlines()) == 1
+    result = run("run", "check.toml")
+    assert result.exit_code == 2
+    assert re.search(message, result.stderr), result.stderr
+    assert len(result.stderr.splitlines()) == 1
     assert not (folder / "check.html").exists()
 
 
 def test_the_column_of_a_segment_may_be_one_of_the_inputs(folder):
     text = CHECK.replace('{ column = "region" }', '{ column = "a", edges = [0.0] }')
     (folder / "check.toml").write_text(text)
-    found = run("run", "check.toml", "--json")
-    segments = [line["segment"] for line in json.loads(found.stdout)["requirements"]]
+    result = run("run", "check.toml", "--json")
+    segments = [line["segment"] for line in json.loads(result.stdout)["requirements"]]
     assert segments == ["all", "a: below 0", "a: 0 or more"]
 
 
 def test_a_check_of_a_method_needs_no_attributions(folder):
     text = CHECK.replace('file = "shap.csv"', 'method = "KernelShap(samples=16)"\nname = "exact"')
     (folder / "check.toml").write_text(text.split('[[requirements]]\nmetric = "false')[0])
-    found = run("run", "check.toml", "--json")
-    assert json.loads(found.stdout)["requirements"][0]["explanation"] == "exact"
+    result = run("run", "check.toml", "--json")
+    assert json.loads(result.stdout)["requirements"][0]["explanation"] == "exact"
 
 
 def test_settings_of_all_requirements_are_said_once(folder):
@@ -311,7 +312,7 @@ def test_settings_of_all_requirements_are_said_once(folder):
         + '[[requirements]]\nmetric = "pc"\nthreshold = 0.0\njustification = "why"\ninputs = 70\n'
     )
     check = CheckFile.read("check.toml")
-    assert [(one.level, one.inputs) for one in check.requirements] == [(0.9, 50), (0.9, 70)]
+    assert [(entry.level, entry.inputs) for entry in check.requirements] == [(0.9, 50), (0.9, 70)]
     (folder / "check.toml").write_text(CHECK.split("[[requirements]]", maxsplit=1)[0])
     with pytest.raises(CheckFileError, match=r"check\.toml: requirements: expected at least one table"):
         CheckFile.read("check.toml")

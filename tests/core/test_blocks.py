@@ -11,11 +11,11 @@ from verax.core.noise import random_order
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(st.integers(0, 60), st.integers(1, 20), st.integers(1, 30))
 def test_pieces_of_a_call_are_those_of_its_stretches(count: int, size: int, stretch: int) -> None:
-    whole = [(one.start, one.stop) for one in pieces(count, size, stretch)]
+    whole = [(piece.start, piece.stop) for piece in pieces(count, size, stretch)]
     apart = [
-        (begin + one.start, begin + one.stop)
+        (begin + piece.start, begin + piece.stop)
         for begin in range(0, count, stretch)
-        for one in pieces(min(stretch, count - begin), size)
+        for piece in pieces(min(stretch, count - begin), size)
     ]
     assert whole == apart
     assert [row for start, stop in whole for row in range(start, stop)] == list(range(count))

@@ -14,17 +14,17 @@ def made_again(code):
     return eval(call, names)  # noqa: S307
 
 
-def own(kinds):
+def ours(kinds):
     return [kind for kind in kinds.values() if kind.__module__.startswith("verax.")]
 
 
-@pytest.mark.parametrize("kind", own(METHODS), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ours(METHODS), ids=lambda kind: kind.__name__)
 def test_every_method_is_made_again(kind):
     assert made_again(kind().code) == kind()
     assert kind().code.splitlines()[0] == f"from verax.attribution import {kind.__name__}"
 
 
-@pytest.mark.parametrize("kind", own(METRICS), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ours(METRICS), ids=lambda kind: kind.__name__)
 def test_every_metric_is_made_again(kind):
     assert made_again(kind().code) == kind()
     assert f"from verax.metrics import {kind.__name__}" in kind().code.splitlines()

@@ -22,10 +22,10 @@ def test_workers_are_told_apart_from_this_process_and_tell_what_they_do(monkeypa
     for name, value in {"VERAX_KEPT": "here", "OMP_NUM_THREADS": "7", "MALLOC_TRIM_THRESHOLD_": "5"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("POLARS_MAX_THREADS", raising=False)
-    task, told = "say VERAX_KEPT,OMP_NUM_THREADS,POLARS_MAX_THREADS,MALLOC_TRIM_THRESHOLD_", list[str]()
+    task, events = "say VERAX_KEPT,OMP_NUM_THREADS,POLARS_MAX_THREADS,MALLOC_TRIM_THRESHOLD_", list[str]()
     with Processes([errand, errand]) as engine:
-        results = list(engine.run([task] * 6, told.append))
-    assert told == [f"begun {task}"] * 6
+        results = list(engine.run([task] * 6, events.append))
+    assert events == [f"begun {task}"] * 6
     assert os.getpid() not in {process for _, process, *_ in results}
     assert all(rest == [["here", "1", "1", "5"], 1] for _, _, *rest in results)
     assert os.environ["OMP_NUM_THREADS"] == "7"
@@ -42,13 +42,13 @@ def test_a_worker_that_dies_is_replaced_and_its_task_given_to_the_next(tmp_path:
 
 
 def test_a_task_that_no_worker_survives_is_named_and_all_workers_end() -> None:
-    told: list[str] = []
+    events: list[str] = []
     with (
         pytest.raises(TaskLostError, match=rf"^the task 'die': {TRIES} worker processes died with it, .* is stored"),
         Processes([errand]) as engine,
     ):
-        list(engine.run(["say", "die", "say"], told.append, name=lambda task: f"the task {task!r}"))
-    assert told == ["begun say", *["begun die"] * TRIES]
+        list(engine.run(["say", "die", "say"], events.append, name=lambda task: f"the task {task!r}"))
+    assert events == ["begun say", *["begun die"] * TRIES]
 
 
 def test_an_error_in_a_worker_is_raised_here_as_it_was() -> None:

@@ -38,28 +38,28 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def synced(monkeypatch):
     """What is brought to disk, in order: renames by their new name, files and folders by their kind."""
-    told, real_sync, real_replace = [], os.fsync, os.replace
+    steps, real_sync, real_replace = [], os.fsync, os.replace
 
     def sync(file):
-        told.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file")
+        steps.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file")
         real_sync(file)
 
     def replace(old, new, **settings):
-        told.append("rename")
+        steps.append("rename")
         real_replace(old, new, **settings)
 
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(os, "replace", replace)
-    return told
+    return steps
 
 
 def test_a_rename_is_brought_to_disk_with_its_folder(tmp_path, monkeypatch):
-    told = synced(monkeypatch)
+    steps = synced(monkeypatch)
     write_atomically(tmp_path / "file", b"one")
-    assert told == ["file", "rename", "folder"]
-    told.clear()
+    assert steps == ["file", "rename", "folder"]
+    steps.clear()
     write_atomically(tmp_path / "new" / "deep" / "file", b"one")  # two folders are made: their names count as well
-    assert told == ["folder", "folder", "file", "rename", "folder"]
+    assert steps == ["folder", "folder", "file", "rename", "folder"]
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])

@@ -22,9 +22,11 @@ def test_too_little_memory_is_one_line_and_an_exit_code(
     with pytest.raises(SystemExit) as ended:
         packages.check_memory_limit()
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("verax: not enough memory to start: at most 0.4 GB of address space are allowed (ulimit -v)")
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith(
+        "verax: not enough memory to start: at most 0.4 GB of address space are allowed (ulimit -v)"
+    )
+    assert message.count("\n") == 1
 
 
 def test_a_program_and_a_wide_limit_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

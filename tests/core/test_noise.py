@@ -57,9 +57,9 @@ def unsigned(words):
 
 
 def test_words_are_splitmix64():
-    wanted = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
-    assert splitmix64(1234567, 4) == wanted
-    assert unsigned(noise.words(torch.tensor([1234567]), 0, 4)[0]) == wanted
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    assert splitmix64(1234567, 4) == expected
+    assert unsigned(noise.words(torch.tensor([1234567]), 0, 4)[0]) == expected
 
 
 @pytest.mark.parametrize("key", [0, 1, -1, 2**63 - 1, -(2**63), 0x1234567890ABCDEF])
@@ -68,9 +68,9 @@ def test_words_are_splitmix64_for_any_key(key):
 
 
 def test_keys_are_a_fixed_function_of_content_seed_and_purpose():
-    wanted = [plain_key(row, 7, "gaussian") for row in INPUTS.tolist()]
-    assert unsigned(noise.input_keys(INPUTS, 7, "gaussian")) == wanted
-    assert wanted == GOLDEN_KEYS
+    expected = [plain_key(row, 7, "gaussian") for row in INPUTS.tolist()]
+    assert unsigned(noise.input_keys(INPUTS, 7, "gaussian")) == expected
+    assert expected == GOLDEN_KEYS
 
 
 def test_normals_are_the_means_of_bins_of_equal_probability():
@@ -81,9 +81,9 @@ def test_normals_are_the_means_of_bins_of_equal_probability():
     key = keys(1)
     words = [word for draw in range(4) for word in unsigned(noise.words(key, draw << 32, 2)[0])]
     sixteens = [struct.unpack("<4h", struct.pack("<Q", word)) for word in words]
-    wanted = [means[number + 32768] / scale for word in sixteens for number in word]
-    found = noise.normals(key, 0, 4, 8, torch.float64).flatten()
-    torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64), rtol=1e-9, atol=1e-9)
+    expected = [means[number + 32768] / scale for word in sixteens for number in word]
+    actual = noise.normals(key, 0, 4, 8, torch.float64).flatten()
+    torch.testing.assert_close(actual, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
 
 
 def test_another_process_draws_the_same_bits(capsys):
@@ -96,9 +96,11 @@ drawn += [noise.uniforms(key, 2, 3, 4), noise.subsets(key, 1, 6, 8, 3, torch.ten
 print(hashlib.sha256(b"".join(one.numpy().tobytes() for one in drawn)).hexdigest())
 """
     environment = os.environ | {"PYTHONHASHSEED": "4711"}
-    there = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
     exec(program, {})  # noqa: S102
-    assert capsys.readouterr().out == there.stdout != ""
+    assert capsys.readouterr().out == process.stdout != ""
 
 
 # Distribution
@@ -205,29 +207,29 @@ def test_draws_are_prefixes_whatever_the_chunks(size):
 
 
 def test_keys_depend_on_seed_purpose_and_content():
-    found = [
+    actual = [
         noise.input_keys(INPUTS, 0, "gaussian"),
         noise.input_keys(INPUTS, 1, "gaussian"),
         noise.input_keys(INPUTS, -1, "gaussian"),
         noise.input_keys(INPUTS, 0, "subset"),
         noise.input_keys(INPUTS.flip(1), 0, "gaussian"),
     ]
-    assert len(set(torch.cat(found).tolist())) == 5 * len(INPUTS)
+    assert len(set(torch.cat(actual).tolist())) == 5 * len(INPUTS)
 
 
 def test_keys_do_not_depend_on_the_place_in_a_batch():
-    wanted = noise.input_keys(INPUTS, 0, "gaussian")
+    expected = noise.input_keys(INPUTS, 0, "gaussian")
     order = torch.tensor([2, 0, 3, 1])
-    assert torch.equal(noise.input_keys(INPUTS[order], 0, "gaussian"), wanted[order])
+    assert torch.equal(noise.input_keys(INPUTS[order], 0, "gaussian"), expected[order])
     for row in range(len(INPUTS)):
-        assert torch.equal(noise.input_keys(INPUTS[row : row + 1], 0, "gaussian"), wanted[row : row + 1])
+        assert torch.equal(noise.input_keys(INPUTS[row : row + 1], 0, "gaussian"), expected[row : row + 1])
 
 
 def test_keys_do_not_depend_on_precision_layout_or_shape():
-    wanted = noise.input_keys(INPUTS, 0, "gaussian")
-    assert torch.equal(noise.input_keys(INPUTS.double(), 0, "gaussian"), wanted)
-    assert torch.equal(noise.input_keys(INPUTS.T.contiguous().T, 0, "gaussian"), wanted)
-    assert torch.equal(noise.input_keys(INPUTS[:, None, :, None], 0, "gaussian"), wanted)
+    expected = noise.input_keys(INPUTS, 0, "gaussian")
+    assert torch.equal(noise.input_keys(INPUTS.double(), 0, "gaussian"), expected)
+    assert torch.equal(noise.input_keys(INPUTS.T.contiguous().T, 0, "gaussian"), expected)
+    assert torch.equal(noise.input_keys(INPUTS[:, None, :, None], 0, "gaussian"), expected)
 
 
 def test_both_zeros_have_one_key():

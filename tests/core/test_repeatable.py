@@ -11,10 +11,10 @@ def test_scatter_sums_are_those_of_float64(dtype: torch.dtype) -> None:
     drawn = torch.Generator().manual_seed(0)
     values = (torch.randn(3, 4, 999, generator=drawn) * torch.randn(3, 4, 999, generator=drawn).exp()).to(dtype)
     places = torch.randint(0, 120, values.shape, generator=drawn)
-    found = deterministic_scatter_add(values, places, torch.zeros(3, 4, 121, dtype=dtype))
-    wanted = torch.zeros(3, 4, 121, dtype=torch.float64).scatter_add_(-1, places, values.double())
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.double(), wanted, rtol=torch.finfo(dtype).eps, atol=1e-13)
+    actual = deterministic_scatter_add(values, places, torch.zeros(3, 4, 121, dtype=dtype))
+    expected = torch.zeros(3, 4, 121, dtype=torch.float64).scatter_add_(-1, places, values.double())
+    assert actual.dtype == dtype
+    torch.testing.assert_close(actual.double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-13)
 
 
 def test_the_order_of_adding_leaves_no_trace() -> None:
@@ -32,17 +32,17 @@ def test_the_order_of_adding_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_not_finite_spoils_its_line_alone(bad: float) -> None:
-    found = deterministic_scatter_add(
+    actual = deterministic_scatter_add(
         torch.tensor([[bad, 1.0], [2.0, 3.0]]), torch.tensor([[0, 1], [0, 0]]), torch.zeros(2, 2)
     )
-    assert found[0].isnan().all()
-    assert found[1].tolist() == [5.0, 0.0]
+    assert actual[0].isnan().all()
+    assert actual[1].tolist() == [5.0, 0.0]
 
 
 def test_zeros_and_the_ends_of_the_format_are_kept() -> None:
     values = torch.tensor([[0.0, -0.0], [3e38, -3e38], [1e-44, 1e-44]])
-    found = deterministic_scatter_add(values, torch.zeros(3, 2, dtype=torch.int64), torch.zeros(3, 1))
-    assert found.flatten().tolist() == [0.0, 0.0, 0.0]  # numbers far below 2**-126 are rounded away
+    actual = deterministic_scatter_add(values, torch.zeros(3, 2, dtype=torch.int64), torch.zeros(3, 1))
+    assert actual.flatten().tolist() == [0.0, 0.0, 0.0]  # numbers far below 2**-126 are rounded away
 
 
 def test_the_setting_of_cudnn_is_restored() -> None:

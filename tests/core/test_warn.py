@@ -12,7 +12,7 @@ from verax.core.warn import kind_of, once_per_call, warn
 from verax.metrics import Infidelity
 
 
-def given(work):
+def warnings_of(work):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         work()
@@ -49,25 +49,25 @@ def verbs(model, rows):
 def test_each_warning_comes_once_and_from_the_line_of_the_user(model, rows, name):
     if name == "tune":
         pytest.importorskip("optuna", reason="needs the extra tune")
-    caught = given(verbs(model, rows)[name])
-    kinds = [kind_of(str(one.message)) for one in caught]
+    caught = warnings_of(verbs(model, rows)[name])
+    kinds = [kind_of(str(warning.message)) for warning in caught]
     assert sorted(kinds) == sorted(set(kinds))
-    assert {one.filename for one in caught} <= {__file__}
+    assert {warning.filename for warning in caught} <= {__file__}
     assert kinds or name == "limits"
 
 
 def test_an_audit_takes_the_sigma_that_it_advises(model, rows):
     problem = verax.Problem(model, rows, background=rows, baselines="mean")
-    told, followed = (
-        given(lambda: verax.audit(problem, {"a": Gradient()}, metrics=[metric], trials=["tells_apart"]))  # noqa: B023
+    unused, followed = (
+        warnings_of(lambda: verax.audit(problem, {"a": Gradient()}, metrics=[metric], trials=["tells_apart"]))  # noqa: B023
         for metric in ("infidelity", Infidelity(sigma="std"))
     )
-    assert any('the metric sigma="std", and the problem background' in str(one.message) for one in told)
-    assert not any("sigma" in str(one.message) for one in followed)
+    assert any('the metric sigma="std", and the problem background' in str(warning.message) for warning in unused)
+    assert not any("sigma" in str(warning.message) for warning in followed)
 
 
 def test_kinds_do_not_depend_on_numbers_and_names():
     with_numbers = (f"baselines: outside in {name} ({size})" for name, size in zip("abc", np.arange(3), strict=True))
     with once_per_call():
-        caught = given(lambda: [warn(one) for one in with_numbers])
+        caught = warnings_of(lambda: [warn(warning) for warning in with_numbers])
     assert len(caught) == 1

@@ -55,8 +55,8 @@ def test_what_polars_panics_over_is_told_by_its_cause(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     when = pa.array([1, 2, 3], pa.timestamp("ns", tz="+07:30"))
     pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "when": when}), path)
-    told = r"t\.parquet: (cannot be read as \.parquet file \(unable to parse time zone: '\+07:30'|.* not so in when)"
-    with pytest.raises(ValueError, match=told):
+    reason = r"t\.parquet: (cannot be read as \.parquet file \(unable to parse time zone: '\+07:30'|.* not so in when)"
+    with pytest.raises(ValueError, match=reason):
         read_arrays(path)
 
 

@@ -43,23 +43,23 @@ def test_the_standardisation_is_that_of_the_training_rows(load):
 
 
 def test_breast_cancer_has_malignant_as_class_1():
-    data, found = load_breast_cancer(), datasets.load_breast_cancer()
+    data, dataset = load_breast_cancer(), datasets.load_breast_cancer()
     assert data.inputs.shape == (569, 30)
     assert len(data.feature_names) == 30
     assert data.feature_names[0] == "mean radius"
     assert data.class_names == ("benign", "malignant")
     assert np.bincount(data.labels).tolist() == [357, 212]
     names = [data.class_names[label] for label in data.labels]
-    assert names == [str(found.target_names[label]) for label in found.target]
+    assert names == [str(dataset.target_names[label]) for label in dataset.target]
 
 
 def test_digits_are_images_of_the_full_range_in_two_classes():
-    data, found = load_digits(), datasets.load_digits()
+    data, dataset = load_digits(), datasets.load_digits()
     assert data.inputs.shape == (1797, 1, 8, 8)
     assert data.inputs.dtype == np.uint8
     assert (data.inputs.min(), data.inputs.max()) == (0, 255)
-    assert np.abs(data.inputs[:, 0] / 255 - found.images / 16).max() <= 0.5 / 255
+    assert np.abs(data.inputs[:, 0] / 255 - dataset.images / 16).max() <= 0.5 / 255
     assert data.standardisation.mean.shape == data.standardisation.std.shape == (1, 1, 1)
     assert data.feature_names == ()
     assert data.class_names == ("0 to 4", "5 to 9")
-    assert {int(digit) for digit in found.target[data.labels == 1]} == {5, 6, 7, 8, 9}
+    assert {int(digit) for digit in dataset.target[data.labels == 1]} == {5, 6, 7, 8, 9}

@@ -25,8 +25,8 @@ def test_limits_check_bytes():
 def test_file_encode():
     values = np.array([[1.0, 0.0], [np.nan, 1.0], [3.0, 1.0], [2.0, 1.0], [2.0, np.nan]])
     table = Columns(("age", "town"), values, (None, ("Graz", "Wien")))
-    found = encode(table, Split(np.arange(4), np.array([4]), np.array([4]), 0), "people")
-    assert (found.inputs[1].tolist(), found.features.tolist(), found.baselines.tolist()) == (
+    result = encode(table, Split(np.arange(4), np.array([4]), np.array([4]), 0), "people")
+    assert (result.inputs[1].tolist(), result.features.tolist(), result.baselines.tolist()) == (
         [2.0, 0.0, 1.0, 0.0],
         [0, 1, 1, 1],
         [0.0, 0.0, 1.0, 0.0],
@@ -38,8 +38,8 @@ def test_file_held_out_rows():
 
 
 def test_columns_columns_of():
-    found = columns_of(pd.DataFrame({"age": [20.0, None], "town": ["Wien", "Graz"]}), "people")
-    assert repr((found.values.tolist(), found.categories)) == "([[20.0, 1.0], [nan, 0.0]], (None, ('Graz', 'Wien')))"
+    result = columns_of(pd.DataFrame({"age": [20.0, None], "town": ["Wien", "Graz"]}), "people")
+    assert repr((result.values.tolist(), result.categories)) == "([[20.0, 1.0], [nan, 0.0]], (None, ('Graz', 'Wien')))"
 
 
 def test_columns_read_labels():

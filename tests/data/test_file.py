@@ -26,58 +26,58 @@ def saved(folder: Path, **arrays: Any) -> Path:
 
 
 def test_a_table(tmp_path: Path) -> None:
-    found = load_file(saved(tmp_path, inputs=TABLE, labels=LABELS), seed=3)
-    assert found.name == "own"
-    assert (found.inputs == TABLE).all()
-    assert found.labels.tolist() == LABELS.tolist()
-    assert found.ids[:2] == ("row 0", "row 1")
-    assert found.feature_names == ("feature 0", "feature 1", "feature 2")
-    assert found.class_names == ("class 0", "class 1")
-    assert found.split.train.tolist() == make_split(COUNT, 3).train.tolist()
-    train, labels = found.part("train")
+    dataset = load_file(saved(tmp_path, inputs=TABLE, labels=LABELS), seed=3)
+    assert dataset.name == "own"
+    assert (dataset.inputs == TABLE).all()
+    assert dataset.labels.tolist() == LABELS.tolist()
+    assert dataset.ids[:2] == ("row 0", "row 1")
+    assert dataset.feature_names == ("feature 0", "feature 1", "feature 2")
+    assert dataset.class_names == ("class 0", "class 1")
+    assert dataset.split.train.tolist() == make_split(COUNT, 3).train.tolist()
+    train, labels = dataset.part("train")
     assert train.mean(0).abs().max() < 1e-6
     assert (train.std(0, correction=0) - 1).abs().max() < 1e-5
-    assert labels.equal(torch.from_numpy(LABELS[found.split.train]))
+    assert labels.equal(torch.from_numpy(LABELS[dataset.split.train]))
 
 
 def test_images(tmp_path: Path) -> None:
-    found = load_file(saved(tmp_path, inputs=IMAGES, labels=LABELS))
-    assert found.inputs.dtype == np.uint8
-    assert found.feature_names == ()
-    assert found.standardisation.mean.shape == (2, 1, 1)
-    train, _ = found.part("train")
+    dataset = load_file(saved(tmp_path, inputs=IMAGES, labels=LABELS))
+    assert dataset.inputs.dtype == np.uint8
+    assert dataset.feature_names == ()
+    assert dataset.standardisation.mean.shape == (2, 1, 1)
+    train, _ = dataset.part("train")
     assert train.mean((0, 2, 3)).abs().max() < 1e-5
     assert (train.std((0, 2, 3), correction=0) - 1).abs().max() < 1e-4
-    raw = torch.from_numpy(IMAGES[found.split.train]) / 255
-    assert (found.standardisation.undo(train) - raw).abs().max() < 1e-5
+    raw = torch.from_numpy(IMAGES[dataset.split.train]) / 255
+    assert (dataset.standardisation.undo(train) - raw).abs().max() < 1e-5
 
 
 def test_names_are_taken(tmp_path: Path) -> None:
     names = {"feature_names": ["a", "b", "c"], "class_names": ["no", "yes"], "ids": [f"p{row}" for row in range(COUNT)]}
-    found = load_file(
-        saved(tmp_path, inputs=TABLE, labels=LABELS, **{name: np.array(own) for name, own in names.items()})
+    dataset = load_file(
+        saved(tmp_path, inputs=TABLE, labels=LABELS, **{name: np.array(entries) for name, entries in names.items()})
     )
-    assert found.feature_names == ("a", "b", "c")
-    assert found.class_names == ("no", "yes")
-    assert found.ids[:2] == ("p0", "p1")
+    assert dataset.feature_names == ("a", "b", "c")
+    assert dataset.class_names == ("no", "yes")
+    assert dataset.ids[:2] == ("p0", "p1")
     numbers = load_file(saved(tmp_path, inputs=TABLE, labels=LABELS, ids=np.arange(COUNT) + 100))
     assert numbers.ids[:2] == ("100", "101")
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.int64, np.int8, np.uint16], ids=lambda kind: kind.__name__)
 def test_numbers_of_any_kind(kind: type, tmp_path: Path) -> None:
-    given = (TABLE * 100).astype(kind)
-    found = load_file(saved(tmp_path, inputs=given, labels=LABELS.astype(np.float32)))
-    assert found.inputs.dtype == np.float64
-    assert (found.inputs == given).all()
-    assert found.labels.dtype == np.int64
+    table = (TABLE * 100).astype(kind)
+    dataset = load_file(saved(tmp_path, inputs=table, labels=LABELS.astype(np.float32)))
+    assert dataset.inputs.dtype == np.float64
+    assert (dataset.inputs == table).all()
+    assert dataset.labels.dtype == np.int64
 
 
 def test_a_constant_column_is_only_centred(tmp_path: Path) -> None:
-    given = TABLE.copy()
-    given[:, 1] = 7.0
-    found = load_file(saved(tmp_path, inputs=given, labels=LABELS))
-    assert found.part("train")[0][:, 1].abs().max() == 0
+    table = TABLE.copy()
+    table[:, 1] = 7.0
+    dataset = load_file(saved(tmp_path, inputs=table, labels=LABELS))
+    assert dataset.part("train")[0][:, 1].abs().max() == 0
 
 
 def test_the_fingerprint_follows_the_content(tmp_path: Path) -> None:
@@ -126,11 +126,11 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize(("arrays", "words"), WRONG.values(), ids=WRONG.keys())
 def test_what_is_wrong_is_named_with_the_file(arrays: dict[str, Any], words: list[str], tmp_path: Path) -> None:
     path = saved(tmp_path, **arrays)
-    with pytest.raises(ValueError, match=r"own.npz: ") as found:
+    with pytest.raises(ValueError, match=r"own.npz: ") as dataset:
         load_file(path)
-    assert str(found.value).startswith(f"{path}: ")
+    assert str(dataset.value).startswith(f"{path}: ")
     for word in words:
-        assert word in str(found.value)
+        assert word in str(dataset.value)
 
 
 NAMES: dict[str, tuple[dict[str, Any], str]] = {
@@ -173,9 +173,9 @@ FILES: dict[str, Callable[[Path], Any]] = {
 def test_other_files_are_refused(spoil: Callable[[Path], Any], tmp_path: Path) -> None:
     path = saved(tmp_path, inputs=TABLE, labels=LABELS)
     spoil(path)
-    with pytest.raises(ValueError, match=r"cannot be read as an .npz file of plain arrays") as found:
+    with pytest.raises(ValueError, match=r"cannot be read as an .npz file of plain arrays") as dataset:
         load_file(path)
-    assert str(found.value).startswith(f"{path}: ")
+    assert str(dataset.value).startswith(f"{path}: ")
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
@@ -222,8 +222,8 @@ SPOILED: dict[str, Callable[[Path], Any]] = {
 def test_spoiled_files_are_refused_by_name(spoil: Callable[[Path], Any], tmp_path: Path) -> None:
     path = saved(tmp_path, inputs=TABLE, labels=LABELS)
     spoil(path)
-    with pytest.raises(ValueError, match=r"own.npz: ") as found:
+    with pytest.raises(ValueError, match=r"own.npz: ") as dataset:
         load_file(path)
-    assert str(found.value).startswith(f"{path}: ")
-    found = None  # type: ignore[assignment]
+    assert str(dataset.value).startswith(f"{path}: ")
+    dataset = None  # type: ignore[assignment]
     gc.collect()  # a file that was left open says so now

@@ -33,69 +33,69 @@ def written(folder: Path, ending: str, frame: pl.DataFrame = FRAME) -> Path:
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_a_table_of_every_kind_of_column(ending: str, tmp_path: Path) -> None:
-    found = load_file(written(tmp_path, ending, FRAME.drop("price")), label="class")
-    assert (found.name, found.task, found.class_names) == ("homes", "classification", ("high", "low", "mid"))
-    assert [found.class_names[label] for label in found.labels[:3]] == ["low", "mid", "high"]
-    assert found.feature_names == ("age", "town", "member")
-    assert element_names(found) == ("age", "town = Graz", "town = Wien", f"town = {MISSING}", "member")
-    assert found.features is not None
-    assert found.features.tolist() == [0, 1, 1, 1, 2]
-    block = found.inputs[:, 1:4]
+    result = load_file(written(tmp_path, ending, FRAME.drop("price")), label="class")
+    assert (result.name, result.task, result.class_names) == ("homes", "classification", ("high", "low", "mid"))
+    assert [result.class_names[label] for label in result.labels[:3]] == ["low", "mid", "high"]
+    assert result.feature_names == ("age", "town", "member")
+    assert element_names(result) == ("age", "town = Graz", "town = Wien", f"town = {MISSING}", "member")
+    assert result.features is not None
+    assert result.features.tolist() == [0, 1, 1, 1, 2]
+    block = result.inputs[:, 1:4]
     assert (block.sum(1) == 1).all()  # a gap is a category of its own: no row lacks one
     assert block[4].tolist() == [0, 0, 1]
-    train = found.split.train
+    train = result.split.train
     known = [age for age in FRAME["age"].gather(train).to_list() if age is not None]
-    assert found.inputs[3, 0] == pytest.approx(np.mean(known))
+    assert result.inputs[3, 0] == pytest.approx(np.mean(known))
 
 
 def test_what_a_removed_feature_becomes(tmp_path: Path) -> None:
     """The mean of a number, and a category that exists: the most frequent one of the training rows."""
-    found = load_file(written(tmp_path, ".csv", FRAME.drop("price")), label="class")
-    assert found.baselines is not None
-    assert found.baselines.tolist() == [0, 0, 1, 0, 0]
-    rows, _ = found.part("train")
+    result = load_file(written(tmp_path, ".csv", FRAME.drop("price")), label="class")
+    assert result.baselines is not None
+    assert result.baselines.tolist() == [0, 0, 1, 0, 0]
+    rows, _ = result.part("train")
     numbers = rows[:, [0, 4]]
     assert numbers.mean(0).abs().max() < 1e-6
     assert set(rows[:, 1:4].unique().tolist()) == {0.0, 1.0}  # categories are not standardised
-    assert column_baselines(found).tolist() == [0, 1, 0]  # type: ignore[union-attr]
+    assert column_baselines(result).tolist() == [0, 1, 0]  # type: ignore[union-attr]
 
 
 def test_models_of_ones_own_get_the_columns_back(tmp_path: Path) -> None:
-    found = load_file(written(tmp_path, ".csv", FRAME.drop("price")), label="class")
-    values, scale = column_values(found)
+    result = load_file(written(tmp_path, ".csv", FRAME.drop("price")), label="class")
+    values, scale = column_values(result)
     again = scale.undo(scale.apply(torch.from_numpy(values)))
     np.testing.assert_allclose(again.numpy(), values, rtol=1e-14, atol=1e-15)
     assert np.isnan(values[3, 0])
     assert np.isnan(values[4, 1])
     assert scale.mean[1] == 0
     assert scale.std[1] == 1
-    train = values[found.split.train, 0]
+    train = values[result.split.train, 0]
     assert float(scale.mean[0]) == pytest.approx(np.nanmean(train))
 
 
 def test_a_regression(tmp_path: Path) -> None:
-    found = load_file(written(tmp_path, ".csv"), label="price")
-    assert (found.task, found.class_names) == ("regression", ())
-    assert found.labels.tolist() == FRAME["price"].to_list()
-    assert found.feature_names == ("age", "town", "member", "class")
+    result = load_file(written(tmp_path, ".csv"), label="price")
+    assert (result.task, result.class_names) == ("regression", ())
+    assert result.labels.tolist() == FRAME["price"].to_list()
+    assert result.feature_names == ("age", "town", "member", "class")
 
 
 def test_a_plain_table_is_as_it_was(tmp_path: Path) -> None:
     numbers = FRAME.select(pl.col("price") * 2, "member", "class").with_columns(pl.col("member").cast(pl.Int8))
-    found = load_file(written(tmp_path, ".csv", numbers), label="class")
-    assert (found.features, found.baselines, found.columns) == (None, None, None)
-    assert found.inputs.tolist() == numbers.drop("class").to_numpy().tolist()
+    result = load_file(written(tmp_path, ".csv", numbers), label="class")
+    assert (result.features, result.baselines, result.columns) == (None, None, None)
+    assert result.inputs.tolist() == numbers.drop("class").to_numpy().tolist()
 
 
 def test_gaps_of_an_npz_file(tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).normal(size=(COUNT, 3))
     inputs[5, 1] = np.nan
     np.savez(tmp_path / "own.npz", inputs=inputs, labels=np.arange(COUNT) % 3, price=np.arange(COUNT) / 7)
-    found = load_file(tmp_path / "own.npz")
-    assert np.isfinite(found.inputs).all()
-    assert found.columns is not None
-    assert np.isnan(found.columns.values[5, 1])
-    assert found.class_names == ("class 0", "class 1", "class 2")
+    result = load_file(tmp_path / "own.npz")
+    assert np.isfinite(result.inputs).all()
+    assert result.columns is not None
+    assert np.isnan(result.columns.values[5, 1])
+    assert result.class_names == ("class 0", "class 1", "class 2")
     assert load_file(tmp_path / "own.npz", label="price").task == "regression"
 
 
@@ -124,11 +124,11 @@ LABELS: dict[str, tuple[Any, str, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "task", "names"), LABELS.values(), ids=LABELS.keys())
-def test_what_labels_are_taken_for(given: Any, task: str, names: list[str]) -> None:
-    found = read_labels(given, len(given), "labels")
-    assert (found.task, list(found.class_names)) == (task, names)
-    assert found.values.dtype == (np.float64 if task == "regression" else np.int64)
+@pytest.mark.parametrize(("data", "task", "names"), LABELS.values(), ids=LABELS.keys())
+def test_what_labels_are_taken_for(data: Any, task: str, names: list[str]) -> None:
+    result = read_labels(data, len(data), "labels")
+    assert (result.task, list(result.class_names)) == (task, names)
+    assert result.values.dtype == (np.float64 if task == "regression" else np.int64)
 
 
 def test_the_task_can_be_said() -> None:
@@ -147,10 +147,10 @@ UNUSABLE: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "task", "message"), UNUSABLE.values(), ids=UNUSABLE.keys())
-def test_labels_that_cannot_be_used(given: Any, task: Any, message: str) -> None:
+@pytest.mark.parametrize(("data", "task", "message"), UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_labels_that_cannot_be_used(data: Any, task: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_labels(given, len(given), "labels", task)
+        read_labels(data, len(data), "labels", task)
 
 
 COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
@@ -162,10 +162,10 @@ COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "message"), COLUMNS.values(), ids=COLUMNS.keys())
-def test_columns_that_cannot_be_used(given: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("data", "message"), COLUMNS.values(), ids=COLUMNS.keys())
+def test_columns_that_cannot_be_used(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"people: {message}"):
-        columns_of(pd.DataFrame(given), "people")
+        columns_of(pd.DataFrame(data), "people")
 
 
 def test_both_libraries_give_the_same_columns() -> None:
@@ -195,10 +195,10 @@ FILES: dict[str, tuple[str, str | None, str]] = {
 def test_files_that_cannot_be_used(text: str, label: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text(text)
-    with pytest.raises(ValueError, match=r"own.csv: ") as found:
+    with pytest.raises(ValueError, match=r"own.csv: ") as result:
         load_file(path, label=label)
-    assert message in str(found.value)
-    assert "\n" not in str(found.value)
+    assert message in str(result.value)
+    assert "\n" not in str(result.value)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -35,15 +35,17 @@ def test_windows_have_the_interval_of_their_scores() -> None:
     monitor = Monitor(window=70, reference=2)
     first = monitor.fold(results(drawn(100)), label="a")
     second = monitor.fold(results(drawn(120, seed=1)), label="b")
-    assert [(one.window, one.label, one.rows, one.reference) for one in (*first, *second)] == [
+    assert [(line.window, line.label, line.rows, line.reference) for line in (*first, *second)] == [
         (1, "a", 70, True),
         (2, "b", 70, True),
         (3, "b", 70, False),
     ]
     whole = np.concatenate((drawn(100), drawn(120, seed=1)))
-    for at, one in enumerate((*first, *second)):
-        wanted = estimates(torch.from_numpy(whole[None, 70 * at : 70 * at + 70]))[0]
-        assert (one.mean, one.low, one.high) == pytest.approx((wanted.mean, wanted.low, wanted.high), rel=1e-12)
+    for at, line in enumerate((*first, *second)):
+        expected = estimates(torch.from_numpy(whole[None, 70 * at : 70 * at + 70]))[0]
+        assert (line.mean, line.low, line.high) == pytest.approx(
+            (expected.mean, expected.low, expected.high), rel=1e-12
+        )
     assert monitor.to_frame().height == 3
 
 
@@ -55,8 +57,8 @@ def test_the_cutting_into_batches_does_not_matter(tmp_path) -> None:
         often.fold(results(part))
         often.save(tmp_path / f"{at}.json")
         often = Monitor.load(tmp_path / f"{at}.json")
-    assert [one.mean for one in often.windows] == [one.mean for one in once.windows]
-    assert [one.alarm for one in often.windows] == [one.alarm for one in once.windows]
+    assert [line.mean for line in often.windows] == [line.mean for line in once.windows]
+    assert [line.alarm for line in often.windows] == [line.alarm for line in once.windows]
     assert often.windows[-1].evidence == pytest.approx(once.windows[-1].evidence, abs=1e-9)
 
 
@@ -65,8 +67,8 @@ def test_a_fall_is_told_and_stays_told() -> None:
     monitor.fold(results(drawn(500)))
     for day in range(20):
         assert not monitor.fold(results(drawn(100, seed=day + 1)))[0].alarm
-    told = [monitor.fold(results(drawn(100, mean=0.35, seed=day + 50)))[0].alarm for day in range(6)]
-    assert told[-1]
+    daily_alarms = [monitor.fold(results(drawn(100, mean=0.35, seed=day + 50)))[0].alarm for day in range(6)]
+    assert daily_alarms[-1]
     assert monitor.fold(results(drawn(100, mean=0.9, seed=99)))[0].alarm
     assert monitor.alarmed
 
@@ -120,9 +122,9 @@ def test_results_of_a_stream_are_one_batch() -> None:
     good = x * calls.explained(verax.attribution.Gradient(), model, x)
     monitor = Monitor()
     (window,) = monitor.fold(stream(model, x, {"x": good, "2x": 2 * good}, ["pc"], batch_size=8), label="all")[:1]
-    wanted = calls.evaluate(model, x, {"x": good}, ["pc"], batch_size=8)["pc"].mean()["x"]
+    expected = calls.evaluate(model, x, {"x": good}, ["pc"], batch_size=8)["pc"].mean()["x"]
     assert (window.rows, window.attribution) == (250, "x")
-    assert window.mean == pytest.approx(wanted.mean, rel=1e-9)
+    assert window.mean == pytest.approx(expected.mean, rel=1e-9)
     assert [track.rate for track in monitor.tracks] == [0.025, 0.025]  # both share the false alarms
 
 

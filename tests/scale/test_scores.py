@@ -133,7 +133,8 @@ def test_parts_may_be_added_and_taken_away(lake: SmallLake) -> None:
     for name in ("rows", "shap"):
         (lake.folder / f"{name}-later").rename(lake.path(name, 3))
     extra = np.flatnonzero(np.isin(lake.keys, last.to_numpy()))
-    columns = {"id": lake.keys[extra]} | {one: lake.attributions["lime"][extra, at] for at, one in enumerate(FEATURES)}
+    slopes = dict(zip(FEATURES, lake.attributions["lime"][extra].T, strict=True))
+    columns = {"id": lake.keys[extra]} | slopes
     pl.DataFrame(columns).write_parquet(lake.path("lime", 9))
     assert lake.score().computed == 12
     assert agrees(lake.table(), lake.expected())

@@ -30,24 +30,24 @@ def test_the_job_of_the_page_runs_on_spark(tmp_path: Path, monkeypatch: pytest.M
     save("m.safetensors", Linear(3).build(seed=0), Linear(3), dataset=None, hyperparameters={}, metrics={}, seed=0)
     draws = np.random.default_rng(0)
     values = {name: draws.normal(size=(60, 3)) for name in ("rows", "shap", "lime")}
-    for name, own in values.items():
+    for name, array in values.items():
         order = draws.permutation(60)
-        columns = {one: own[order, at] for at, one in enumerate(("age", "income", "height"))}
+        columns = {feature: array[order, at] for at, feature in enumerate(("age", "income", "height"))}
         (tmp_path / name).mkdir()
         pl.DataFrame({"id": order.astype(np.int64), **columns}).write_parquet(tmp_path / name / "part-0.parquet")
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    here = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    spark = here.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    local = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = local.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
     try:
         exec(compile((tmp_path / "job.py").read_text(), "job.py", "exec"), {})  # noqa: S102
     finally:
         spark.stop()
 
-    given = {name: values[name] for name in ("shap", "lime")}
-    wanted = calls.evaluate(load("m.safetensors").module, values["rows"], given, ["pc", "dpc"]).to_frame()
-    found = pl.read_parquet(tmp_path / "scores" / "*.parquet").sort("attribution", "id")
-    expected = wanted.rename({"input": "id"}).sort("attribution", "id")
-    assert found["id"].to_list() == expected["id"].to_list()
+    attributions = {name: values[name] for name in ("shap", "lime")}
+    of_evaluate = calls.evaluate(load("m.safetensors").module, values["rows"], attributions, ["pc", "dpc"]).to_frame()
+    result = pl.read_parquet(tmp_path / "scores" / "*.parquet").sort("attribution", "id")
+    expected = of_evaluate.rename({"input": "id"}).sort("attribution", "id")
+    assert result["id"].to_list() == expected["id"].to_list()
     for metric in ("pc", "dpc"):
-        np.testing.assert_allclose(found[metric], expected[metric], atol=1e-6)
+        np.testing.assert_allclose(result[metric], expected[metric], atol=1e-6)

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,7 @@ from verax.scoring.meter import Cost
 from verax.statistics.anytime import ScoreRange
 from verax.statistics.paired import real_differences
 
-Run = Callable[[Plan, Sequence[int], Iterable[Block]], Iterator[Measured]]
+Run = Callable[[Plan, Sequence[int], Iterable[Block]], Iterable[Measured]]
 
 
 def check(problem: Problem, attributions: Any, requirements: Any) -> Check:
@@ -65,25 +64,23 @@ def check(problem: Problem, attributions: Any, requirements: Any) -> Check:
 def run_check(plan: Plan, run: Run) -> Check:
     """Draw inputs, have them measured, and decide."""
     by_draw: dict[tuple[int | None, int, str | None], list[int]] = {}
-    for number, requirement in enumerate(plan.requirements):
+    for number, requirement in plan.requirements.items():
         by_draw.setdefault((requirement.inputs, requirement.seed, requirement.until), []).append(number)
-    checked: dict[int, list[Checked]] = {}
+    lines: list[Checked] = []
     spent, classes = Cost(), Counter[int]()
     for draw, numbers in by_draw.items():
-        gathered = Gathered(plan.part(numbers))
+        part, parts = plan.part(numbers), list[Measured]()
         for look in _looks(len(plan.problem), *draw):
-            blocks, cost = gathered.plan.blocks(look)
-            gathered.spent += cost
-            for block, measured in zip(blocks, run(gathered.plan, numbers, blocks), strict=True):
-                gathered.add(block.rows, measured)
-            if all(line.outcome != "undecided" for place in range(len(numbers)) for line in gathered.checked(place)):
+            blocks, cost = part.blocks(look)
+            parts = [Measured.joined([*parts, *run(part, numbers, blocks)])]
+            spent += cost
+            if all(line.outcome != "undecided" for line in _checked(part, parts[0])):
                 break
-        for place, number in enumerate(numbers):
-            checked[number] = [replace(line, requirement=number) for line in gathered.checked(place, final=True)]
-        spent += gathered.spent
-        classes = max(classes, gathered.classes, key=Counter.total)
-    every = tuple(line for number in sorted(checked) for line in checked[number])
-    return Check(every, plan.requirements, spent, _facts(plan, classes))
+        lines += _checked(part, parts[0], final=True)
+        spent += parts[0].cost
+        classes = max(classes, parts[0].classes, key=Counter.total)
+    every = tuple(sorted(lines, key=lambda line: line.requirement))
+    return Check(every, tuple(plan.requirements.values()), spent, _facts(plan, classes))
 
 
 def _looks(count: int, inputs: int | None, seed: int, until: str | None) -> Iterator[Rows]:
@@ -94,94 +91,76 @@ def _looks(count: int, inputs: int | None, seed: int, until: str | None) -> Iter
         yield np.sort(order[look])
 
 
-@dataclass
-class Gathered:
-    """All that was measured so far, of some inputs in the order in which they came."""
-
-    plan: Plan  # what is measured
-    rows: list[Rows] = field(default_factory=list)  # numbers of the inputs
-    parts: list[Measured] = field(default_factory=list)  # what was measured
-    spent: Cost = field(default_factory=Cost)  # what it cost
-    classes: Counter[int] = field(default_factory=Counter)  # how many inputs there were of each class that was tracked
-
-    def add(self, rows: Rows, measured: Measured) -> None:
-        """Add a block."""
-        self.rows.append(rows)
-        self.parts.append(measured)
-        self.spent += measured.cost
-        self.classes.update(measured.classes)
-
-    def checked(self, number: int, final: bool = False) -> list[Checked]:
-        """What is known of a requirement: one line per explanation and segment."""
-        requirement, problem = self.plan.requirements[number], self.plan.problem
-        rows = np.concatenate(self.rows)
+def _checked(plan: Plan, measured: Measured, final: bool = False) -> Iterator[Checked]:
+    """What is known of each requirement: one line per explanation and segment."""
+    for number, requirement in plan.requirements.items():
         names: tuple[str, ...] = ("all",)
-        places = np.zeros(len(rows), dtype=int)
-        if requirement.segments is not None:
-            names = tuple(f"{requirement.segments.words}: {name}" for name in requirement.segments.names(problem))
-            places = np.asarray(requirement.segments.places(problem, rows))
-        return [
-            self._line(number, name, segment, torch.from_numpy(places == place), len(names), final)
-            for name in self.plan.about(requirement)
-            for place, segment in enumerate(names)
-        ]
+        places = np.zeros(len(measured.rows), dtype=int)
+        if (divided := requirement.segments) is not None:
+            names = tuple(f"{divided.words}: {name}" for name in divided.names(plan.problem))
+            places = np.asarray(divided.places(plan.problem, measured.rows))
+        for name in plan.about(requirement):
+            sample, note = _sample(plan, measured, requirement, name)
+            for place, segment in enumerate(names):
+                which, level = torch.from_numpy(places == place), 1 - (1 - requirement.level) / len(names)
+                line = partial(Checked, number, str(requirement), name, segment)
+                yield _line(line, requirement, sample, which, level, note, final)
 
-    def _line(self, number: int, name: str, segment: str, which: Tensor, segments: int, final: bool) -> Checked:
-        requirement = self.plan.requirements[number]
-        sample, note = self._sample(requirement, name)
-        known = which & ~sample.values.isnan()
-        whole = None if sample.whole is None else sample.whole[known]
-        sample = Sample(sample.values[known], sample.range, whole)
-        level, anytime = 1 - (1 - requirement.level) / segments, requirement.until is not None
-        estimate = sample.estimate(level, anytime)
-        held = requirement.held
-        bound = {"number": held.value, "random": 0.0, "other": -held.value, "limit": held.value}[held.kind]
-        direction = requirement.direction or "at least" if held.kind == "number" else "at least"
-        decide = partial(outcome_of, bound=bound, direction=direction, strict=held.kind == "random")
-        outcome = decide(estimate)
-        if outcome == "passed" and note:
-            outcome = "undecided"
-        open_ = final and outcome == "undecided" and not note
-        missing = int(which.sum()) - int(known.sum())
-        notes = (note, f"{missing:,} inputs could not be measured" * bool(missing), "no input" * (not known.any()))
-        return Checked(
-            requirement=number,
-            title=str(requirement),
-            explanation=name,
-            segment=segment,
-            outcome=outcome,
-            value=estimate.mean,
-            low=estimate.low,
-            high=estimate.high,
-            bound=bound,
-            direction=direction,
-            inputs=int(known.sum()),
-            needed=inputs_to_decide(sample, level, anytime, decide) if open_ else None,
-            interval=sample.interval(anytime),
-            note="; ".join(filter(None, notes)),
-            digest=tensor_hash(sample.values),
-        )
 
-    def _sample(self, requirement: Requirement, name: str) -> tuple[Sample, str]:
-        """The numbers whose mean decides, and why they cannot say that it is passed."""
-        metric, held = requirement.metric, requirement.held
-        form, higher = metric.short_form, metric.higher_is_better
-        scores = torch.cat([part.scores[form] for part in self.parts], dim=1)
-        known = self.parts[0].ranges[form] if requirement.until else metric.score_range(math.inf)
-        attributions = list(self.plan.attributions)
-        values = scores[attributions.index(name)]
-        if held.kind == "number":
-            return Sample(values, known), ""
-        between = ScoreRange(-known.width, known.width, known.certain) if known.width else ScoreRange()
-        if held.kind == "limit":
-            chance, best = torch.cat([part.limits[form] for part in self.parts], dim=1)
-            exact = all(part.exact[form] for part in self.parts)
-            why = "" if exact else "limits are bounds from a search, so that it has at most this share"
-            sense = 1 if higher else -1
-            return Sample(sense * (values - chance), between, sense * (best - chance)), why
-        other = scores[attributions.index(reference_of(requirement)[0])]
-        first, second = (values, other) if higher else (other, values)
-        return Sample(real_differences(first, second[None])[0], between), ""
+def _line(
+    line: Callable[..., Checked],
+    requirement: Requirement,
+    sample: Sample,
+    which: Tensor,
+    level: float,
+    note: str,
+    final: bool,
+) -> Checked:
+    """The outcome among some of the inputs."""
+    known = which & ~sample.values.isnan()
+    sample = Sample(sample.values[known], sample.range, None if sample.whole is None else sample.whole[known])
+    anytime, held = requirement.until is not None, requirement.held
+    bound = {"number": held.value, "random": 0.0, "other": -held.value, "limit": held.value}[held.kind]
+    direction = requirement.direction or "at least" if held.kind == "number" else "at least"
+    decide = partial(outcome_of, bound=bound, direction=direction, strict=held.kind == "random")
+    estimate = sample.estimate(level, anytime)
+    outcome = "undecided" if note and decide(estimate) == "passed" else decide(estimate)
+    open_ = final and outcome == "undecided" and not note
+    missing = int(which.sum()) - int(known.sum())
+    notes = (note, f"{missing:,} inputs could not be measured" * bool(missing), "no input" * (not known.any()))
+    return line(
+        outcome=outcome,
+        value=estimate.mean,
+        low=estimate.low,
+        high=estimate.high,
+        bound=bound,
+        direction=direction,
+        inputs=int(known.sum()),
+        needed=inputs_to_decide(sample, level, anytime, decide) if open_ else None,
+        interval=sample.interval(anytime),
+        note="; ".join(filter(None, notes)),
+        digest=tensor_hash(sample.values),
+    )
+
+
+def _sample(plan: Plan, measured: Measured, requirement: Requirement, name: str) -> tuple[Sample, str]:
+    """The numbers whose mean decides, and why they cannot say that it is passed."""
+    metric, held = requirement.metric, requirement.held
+    form, higher = metric.short_form, metric.higher_is_better
+    scores = dict(zip(plan.attributions, torch.from_numpy(measured.scores[form]), strict=True))
+    known = measured.ranges[form] if requirement.until else metric.score_range(math.inf)
+    values = scores[name]
+    if held.kind == "number":
+        return Sample(values, known), ""
+    between = ScoreRange(-known.width, known.width, known.certain) if known.width else ScoreRange()
+    if held.kind == "limit":
+        chance, best = torch.from_numpy(measured.limits[form])
+        why = "" if measured.exact[form] else "limits are bounds from a search, so that it has at most this share"
+        sense = 1 if higher else -1
+        return Sample(sense * (values - chance), between, sense * (best - chance)), why
+    other = scores[reference_of(requirement)[0]]
+    first, second = (values, other) if higher else (other, values)
+    return Sample(real_differences(first, second[None])[0], between), ""
 
 
 def _facts(plan: Plan, classes: Mapping[int, int]) -> dict[str, str]:

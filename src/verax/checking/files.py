@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from verax.checking.check import run_check
 from verax.checking.measure import Block, Measured, Plan, method_of, planned
@@ -218,7 +217,7 @@ def hashes(check: CheckFile, imports: Sequence[str] = ()) -> dict[str, str]:
 
 
 def _parts(name: str, path: Path) -> dict[str, Path]:
-    """A file with those in which a model of ONNX keeps its weights; of a folder, everything in it."""
+    """A file with those that belong to a model's, such as its sidecar; of a folder, everything in it."""
     if path.is_dir():
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         return {f"{name}/{file.relative_to(path).as_posix()}": file for file in inside}
@@ -299,29 +298,21 @@ def run_file(check: CheckFile, workers: int = 1) -> Check:
             return run_check(plan, lambda part, numbers, blocks: map(part.measure, blocks))
         with Processes([functools.partial(_measured, str(check.path))] * workers) as engine:
 
-            def in_order(part: Plan, numbers: Sequence[int], blocks: Iterable[Block]) -> Iterator[Measured]:
-                tasks = [(place, tuple(numbers), block) for place, block in enumerate(blocks)]
+            def in_order(part: Plan, numbers: Sequence[int], blocks: Iterable[Block]) -> Iterable[Measured]:
+                tasks = [(place, numbers, block) for place, block in enumerate(blocks)]
                 done = dict(engine.run(tasks, name=lambda task: f"inputs {task[2].rows.min()} to {task[2].rows.max()}"))
-                return (_with_arrays(done[place], torch.as_tensor) for place in range(len(tasks)))
+                return [done[place] for place in range(len(tasks))]
 
             return run_check(plan, in_order)
 
 
-def _measured(path: str, task: tuple[int, tuple[int, ...], Block], tell: object) -> tuple[int, Measured]:
+def _measured(path: str, task: tuple[int, Sequence[int], Block], tell: object) -> tuple[int, Measured]:
     """What a worker does with a block."""
     place, numbers, block = task
-    measured = _plan(path).part(numbers).measure(block)
-    return place, _with_arrays(measured, Tensor.numpy)  # tensors would share memory
+    return place, _plan(path).part(numbers).measure(block)
 
 
 @functools.cache
 def _plan(path: str) -> Plan:
     """The check, opened once by each worker."""
     return CheckFile.read(Path(path)).open()
-
-
-def _with_arrays(measured: Measured, change: Callable[[Any], Any]) -> Measured:
-    scores, best = (
-        {name: change(array) for name, array in arrays.items()} for arrays in (measured.scores, measured.limits)
-    )
-    return replace(measured, scores=scores, limits=best)

@@ -1,13 +1,13 @@
 """What requirements need of some inputs: scores of metrics, limits and reasons, each measured once."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from verax.attribution import METHODS, Attribution, Random
 from verax.checking.reason_metrics import ReasonMetric, reasons_for
@@ -46,17 +46,29 @@ class Block:
     neighbours: Rows  # the number of the nearest other input of the whole check; -1 where there is none, or none counts
 
 
-@dataclass(frozen=True)
+@dataclass
 class Measured:
-    """Scores of some inputs."""
+    """What was measured of some inputs, in arrays, which processes can send; scores by the short form of a metric."""
 
-    scores: Mapping[str, Float[Tensor, "a n"]]  # by the short form of a metric: one score per attribution and input
-    ranges: Mapping[str, ScoreRange]  # where they can lie, as the tracked score allows
-    # limits: for metrics of which the limit counts: the chance and the best of each input; NaN where not known
-    limits: Mapping[str, Float[Tensor, "2 n"]]
-    exact: Mapping[str, bool]  # whether the limits of each are exact
-    cost: Cost  # what they cost
-    classes: Mapping[int, int]  # how many inputs there were of each class that was tracked
+    rows: Rows  # numbers of the inputs, in the order in which they were measured
+    classes: Counter[int]  # how many inputs there were of each class that was tracked
+    scores: dict[str, Float[np.ndarray, "a n"]] = field(default_factory=dict)  # one per attribution and input
+    ranges: dict[str, ScoreRange] = field(default_factory=dict)  # where they can lie, as the tracked score allows
+    # where the limit counts: the chance and the best of each input, NaN where not known; and whether they are exact
+    limits: dict[str, Float[np.ndarray, "2 n"]] = field(default_factory=dict)
+    exact: dict[str, bool] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Measured"]) -> "Measured":
+        """What was measured of the inputs of all parts; ranges are those of the first, before which nothing stopped."""
+        first = parts[0]
+        scores = {name: np.concatenate([part.scores[name] for part in parts], axis=1) for name in first.scores}
+        limits = {name: np.concatenate([part.limits[name] for part in parts], axis=1) for name in first.limits}
+        exact = {name: all(part.exact[name] for part in parts) for name in first.exact}
+        classes = sum((part.classes for part in parts), Counter[int]())
+        cost = sum((part.cost for part in parts), Cost())
+        return cls(np.concatenate([part.rows for part in parts]), classes, scores, first.ranges, limits, exact, cost)
 
 
 @dataclass(frozen=True)
@@ -64,20 +76,19 @@ class Plan:
     """Everything that is measured, checked before any work."""
 
     problem: Problem  # all inputs
-    # attributions: by name: arrays of all inputs and methods; those that others are compared with among them
-    attributions: Mapping[str, Any]
+    attributions: Mapping[str, Any]  # by name: arrays of all inputs and methods; also those that are compared with
     explanations: tuple[str, ...]  # names of those that requirements are about
-    requirements: tuple[Requirement, ...]  # what must hold, with metrics as they are measured here
+    requirements: Mapping[int, Requirement]  # what must hold, by number, with metrics as they are measured here
 
     @property
     def measures(self) -> dict[str, Measure]:
         """Distinct metrics by their short form."""
-        return {requirement.metric.short_form: requirement.metric for requirement in self.requirements}
+        return {requirement.metric.short_form: requirement.metric for requirement in self.requirements.values()}
 
-    def part(self, numbers: Sequence[int]) -> "Plan":
+    def part(self, numbers: Iterable[int]) -> "Plan":
         """What some of the requirements need, and nothing else."""
-        some = tuple(self.requirements[number] for number in numbers)
-        needed = {name for requirement in some for name in (self.about(requirement) + reference_of(requirement))}
+        some = {number: self.requirements[number] for number in numbers}
+        needed = {name for must in some.values() for name in (*self.about(must), *reference_of(must))}
         kept = {name: attribution for name, attribution in self.attributions.items() if name in needed}
         return replace(self, attributions=kept, requirements=some)
 
@@ -96,56 +107,55 @@ class Plan:
     def measure(self, block: Block) -> Measured:
         """Measure some inputs."""
         problem, attributions = self._of(block.rows)
+        measured = Measured(block.rows, Counter(class_counts(problem.classes)))
         metrics = {name: metric for name, metric in self.measures.items() if isinstance(metric, Metric)}
-        scores, ranges, spent = {}, {}, Cost()
         if metrics:
             evaluation = evaluate(problem, attributions, metrics)
-            spent += Cost(ModelRows(evaluation.rows, evaluation.rows_backward), evaluation.seconds)
+            measured.cost += Cost(ModelRows(evaluation.rows, evaluation.rows_backward), evaluation.seconds)
             for name, result in evaluation.items():
-                scores[name] = result.scores.detach().double().cpu()
-                ranges[name] = metrics[name].score_range(result.context.largest_change)
+                measured.scores[name] = result.scores.detach().double().cpu().numpy()
+                measured.ranges[name] = metrics[name].score_range(result.context.largest_change)
         alike: dict[tuple[Any, ...], list[ReasonMetric]] = {}  # totals of reasons that are found in one call
         for measure in self.measures.values():
-            if isinstance(measure, ReasonMetric):
+            if _is_over_neighbours(measure):
+                scores, cost = self._beside_neighbours(block, measure)
+                measured.scores[measure.short_form] = scores
+                measured.cost += cost
+            elif isinstance(measure, ReasonMetric):
                 alike.setdefault((measure.k, measure.tolerance, measure.direction), []).append(measure)
+            if isinstance(measure, ReasonMetric):
+                measured.ranges[measure.short_form] = measure.score_range(math.inf)
         for totals in alike.values():
-            over_neighbours = [total for total in totals if _is_over_neighbours(total)]
-            if others := [total for total in totals if total not in over_neighbours]:
-                reasons = reasons_for(problem, attributions, others)
-                spent += reasons.cost
-                scores |= {total.short_form: total.of(reasons) for total in others}
-            for total in over_neighbours:
-                scores[total.short_form], cost = self._beside_neighbours(block, total)
-                spent += cost
-            ranges |= {total.short_form: total.score_range(math.inf) for total in totals}
-        best, exact = {}, {}
-        held = [requirement.metric for requirement in self.requirements if requirement.held.kind == "limit"]
+            reasons = reasons_for(problem, attributions, totals)
+            measured.scores |= {total.short_form: total.of(reasons).numpy() for total in totals}
+            measured.cost += reasons.cost
+        held = [requirement.metric for requirement in self.requirements.values() if requirement.held.kind == "limit"]
         if held:
             known = limits(problem, {metric.short_form: metric for metric in held})
             first = next(iter(known.values()))
-            spent += Cost(ModelRows(first.rows), first.seconds)
+            measured.cost += Cost(ModelRows(first.rows), first.seconds)
             for name, limit in known.items():
-                best[name] = torch.stack((limit.random, limit.best_scores)).double().cpu()
-                exact[name] = limit.exact
-        return Measured(scores, ranges, best, exact, spent, class_counts(problem.classes))
+                measured.limits[name] = torch.stack((limit.random, limit.best_scores)).double().cpu().numpy()
+                measured.exact[name] = limit.exact
+        return measured
 
     def _of(self, rows: Rows) -> tuple[Problem, dict[str, Any]]:
         """Some inputs, and their attributions."""
         shape = tuple(self.problem.inputs.shape)
         return self.problem[rows], {name: of_rows(array, rows, shape) for name, array in self.attributions.items()}
 
-    def _beside_neighbours(self, block: Block, metric: ReasonMetric) -> tuple[Float[Tensor, "a n"], Cost]:
+    def _beside_neighbours(self, block: Block, metric: ReasonMetric) -> tuple[Float[np.ndarray, "a n"], Cost]:
         """The part of the reasons that each input shares with its neighbour, which may be of another block."""
-        both = np.concatenate((block.rows, block.neighbours[block.neighbours >= 0]))
-        rows, place = np.unique(both, return_inverse=True)
+        has, count = block.neighbours >= 0, len(block.rows)
+        rows, place = np.unique(np.concatenate((block.rows, block.neighbours[has])), return_inverse=True)
         call, top, _ = named_reasons(*self._of(rows), metric.k, metric.direction)
-        nearest = np.full(len(block.rows), -1)
-        nearest[block.neighbours >= 0] = place[len(block.rows) :]
-        first, beside = place[: len(block.rows)], torch.from_numpy(nearest)
-        return torch.stack([overlap_with_neighbour(named[first], named, beside) for named in top]), call.spent
+        nearest = torch.full((count,), -1)
+        nearest[torch.from_numpy(has)] = torch.from_numpy(place[count:])
+        stays = [overlap_with_neighbour(named[place[:count]], named, nearest) for named in top]
+        return torch.stack(stays).numpy(), call.spent
 
 
-def _is_over_neighbours(measure: Measure) -> bool:
+def _is_over_neighbours(measure: Measure) -> TypeGuard[ReasonMetric]:
     return isinstance(measure, ReasonMetric) and (measure.total, measure.over) == ("stability", "neighbours")
 
 
@@ -173,8 +183,8 @@ def planned(problem: Any, attributions: Any, requirements: tuple[Requirement, ..
     if twice := [name for name in added if name in named]:
         raise ValueError(f"attributions: {twice[0]!r} is the name of the reference; call yours otherwise.")
     fewest = fewest_features(problem)
-    measured = tuple(replace(requirement, metric=requirement.on(problem, fewest)) for requirement in requirements)
-    plan = Plan(problem, named | added, explanations, measured)
+    measured = [replace(requirement, metric=requirement.on(problem, fewest)) for requirement in requirements]
+    plan = Plan(problem, named | added, explanations, dict(enumerate(measured)))
     _check(plan)
     return plan
 
@@ -223,7 +233,7 @@ def _check(plan: Plan) -> None:
     rated = attributed(problem, problem.order("attributions", arrays))
     if metrics := {name: metric for name, metric in plan.measures.items() if isinstance(metric, Metric)}:
         check_call(Call(rated, metrics))
-    for number, requirement in enumerate(plan.requirements):
+    for number, requirement in plan.requirements.items():
         where, metric, inputs = f"requirements[{number}]", requirement.metric, requirement.inputs
         if inputs is not None and inputs > len(problem):
             raise ValueError(f"{where}.inputs: expected at most the {len(problem)} there are, got {inputs}.")

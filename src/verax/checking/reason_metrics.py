@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from verax.checking.reason_effects import Direction
-from verax.checking.reasons import REPEATS, Reasons, judged_reasons
+from verax.checking.reasons import Reasons, reasons
 from verax.core.arguments import checked_choice, checked_count, checked_not_negative, settle
 from verax.core.registry import unknown
 from verax.core.shapes import Float
@@ -21,31 +21,29 @@ REASON_METRICS: dict[str, Total] = {
     "reason_share": "share",
     "reason_stability": "stability",
 }
-_ASKS = {
-    "false": "What part of the named reasons does not move the score as it is said?",
-    "omitted": "What part of the features that move the score most is not named?",
-    "share": "What part of the effect of the best k features do the named ones have?",
-    "stability": "What part of the reasons stays when the explanation is computed again, or for a similar input?",
-}
-_LIMITATIONS = {
-    "false": "A feature that counts only together with another one has no effect alone, and passes for a false reason.",
-    "omitted": "Effects are of single features: one that counts only together with others is not missed.",
-    "share": "Features are removed together; where the model was never trained on such rows, effects mean little.",
-    "stability": "Reasons that are always the same may always be wrong. Neighbours are as alike as the inputs allow.",
+_ABOUT = {  # the question that each answers, and what it is known to miss
+    "false": (
+        "What part of the named reasons does not move the score as it is said?",
+        "A feature that counts only together with another one has no effect alone, and passes for a false reason.",
+    ),
+    "omitted": (
+        "What part of the features that move the score most is not named?",
+        "Effects are of single features: one that counts only together with others is not missed.",
+    ),
+    "share": (
+        "What part of the effect of the best k features do the named ones have?",
+        "Features are removed together; where the model was never trained on such rows, effects mean little.",
+    ),
+    "stability": (
+        "What part of the reasons stays when the explanation is computed again, or for a similar input?",
+        "Reasons that are always the same may always be wrong. Neighbours are as alike as the inputs allow.",
+    ),
 }
 
 
 @dataclass(frozen=True)
 class ReasonMetric:
-    """One total of ``verax.reasons``, from 0 to 1 for each input.
-
-    Args:
-        total: Which.
-        k: Reasons of each input.
-        direction: As in ``verax.reasons``.
-        tolerance: A change of the score that counts as none.
-        over: What stability is over.
-    """
+    """One total of ``verax.reasons``, from 0 to 1 for each input; settings as there."""
 
     total: Total
     k: int = 4
@@ -77,12 +75,12 @@ class ReasonMetric:
     @property
     def asks(self) -> str:
         """The question that it answers."""
-        return _ASKS[self.total]
+        return _ABOUT[self.total][0]
 
     @property
     def known_limitations(self) -> str:
         """What it is known to miss."""
-        return _LIMITATIONS[self.total]
+        return _ABOUT[self.total][1]
 
     @property
     def short_form(self) -> str:
@@ -104,19 +102,16 @@ class ReasonMetric:
 
 def reasons_for(problem: Problem, attributions: Mapping[str, Any], metrics: list[ReasonMetric]) -> Reasons:
     """The reasons that some totals need, which have k, tolerance and direction in common; no more is computed."""
-    first = metrics[0]
-    kinds = {metric.over for metric in metrics if metric.total == "stability"}
+    again = 4 if any(metric.total == "stability" for metric in metrics) else 0
     rows = ROWS if any(metric.total == "share" for metric in metrics) else 0
-    return judged_reasons(problem, attributions, first.k, first.direction, first.tolerance, REPEATS, rows, kinds=kinds)
+    first = metrics[0]
+    return reasons(
+        problem, attributions, first.k, direction=first.direction, tolerance=first.tolerance, repeats=again, rows=rows
+    )
 
 
 def reason_metric(name: str, settings: Mapping[str, Any]) -> ReasonMetric:
-    """The metric of a name and its settings.
-
-    Example:
-        >>> reason_metric("reason_stability", {"over": "neighbours"}).short_form
-        "reason_stability(over='neighbours')"
-    """
+    """The metric of a name and its settings."""
     allowed = [field.name for field in fields(ReasonMetric) if field.name != "total"]
     allowed = allowed if name == "reason_stability" else [field for field in allowed if field != "over"]
     for setting in settings:

@@ -1,6 +1,6 @@
 """``verax.reasons``: are the reasons that an explanation names those that counted: none false, none left out?"""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _WORDS = {"either": "raise or lower", "raises": "raise", "lowers": "lower"}
 TOTALS = ("false", "omitted", "share", "stability")
-REPEATS = 4  # other seeds, and other backgrounds
 
 
 @dataclass(frozen=True, repr=False)
@@ -216,7 +215,7 @@ def reasons(
     *,
     direction: Direction = "either",
     tolerance: float = 0.0,
-    repeats: int = REPEATS,
+    repeats: int = 4,
     rows: int = ROWS,
     seed: int = 0,
 ) -> Reasons:
@@ -265,21 +264,6 @@ def reasons(
     checked_count("repeats", repeats, least=0)
     checked_count("rows", rows, least=0)
     checked_seed(seed)
-    return judged_reasons(problem, attributions, k, direction, tolerance, repeats, rows, seed)
-
-
-def judged_reasons(
-    problem: Problem,
-    attributions: Any,
-    k: int,
-    direction: Direction,
-    tolerance: float,
-    repeats: int,
-    rows: int,
-    seed: int = 0,
-    kinds: Collection[str] = KINDS,
-) -> Reasons:
-    """``reasons`` with stability over some kinds of changes alone."""
     call, top, sign = named_reasons(problem, attributions, k, direction)
     problem, layout = call.rated.problem, call.rated.layout
     meter = Meter(problem.scorer.counts)
@@ -292,7 +276,7 @@ def judged_reasons(
         return dict(zip(methods, named_reasons(changed, methods, k, direction)[1], strict=True))
 
     names = layout.names or tuple(f"attribution {place}" for place in range(len(top)))
-    over = agreement(problem, dict(zip(names, top, strict=True)), methods, top_of, repeats, seed, kinds)
+    over = agreement(problem, dict(zip(names, top, strict=True)), methods, top_of, repeats, seed)
     judgement |= {f"stability over {kind}": values for kind, values in over.items()}
     judgement["stability"] = torch.stack(list(over.values())).nanmean(0)
     places = problem.order.places if isinstance(problem.features, Grid) else None
@@ -327,15 +311,7 @@ def named_reasons(
 def named_features(
     values: Float[Tensor, "k n features"], k: int, direction: Direction
 ) -> tuple[Int[Tensor, "k n {k}"], Float[Tensor, "k n features"]]:
-    """The k features with the largest attributions in a direction, and the sign of each attribution.
-
-    Of equal ones the first is named; a feature whose attribution is 0 is no reason.
-
-    Example:
-        >>> named_features(torch.tensor([[[1.0, -3.0, 0.0]]]), 2, "either")[0], named_features(
-        ...     torch.tensor([[[1.0, -3.0, 0.0]]]), 2, "raises")[0]
-        (tensor([[[1, 0]]]), tensor([[[ 0, -1]]]))
-    """
+    """The k features with the largest attributions in a direction, of equal ones the first, and the signs of all."""
     strength = {"either": values.abs(), "raises": values, "lowers": -values}[direction]
     order = strength.argsort(dim=-1, descending=True, stable=True)[..., :k]
     top = order.masked_fill(strength.gather(-1, order) <= 0, -1)

@@ -81,15 +81,15 @@ def _ratio(sample: Sample, level: float, anytime: bool) -> Estimate:
     return Estimate(mean, math.nan, min(mean, low), max(mean, high))
 
 
-def _edge(side: Callable[[float], int], inside: float, outside: float, wanted: int) -> float:
+def _edge(side: Callable[[float], int], inside: float, outside: float, beyond: int) -> float:
     """Where the interval ends between a ratio in it and one that may be outside."""
-    if side(outside) != wanted:
+    if side(outside) != beyond:
         return outside
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         if middle in (inside, outside):
             break
-        inside, outside = (inside, middle) if side(middle) == wanted else (middle, outside)
+        inside, outside = (inside, middle) if side(middle) == beyond else (middle, outside)
     return outside
 
 

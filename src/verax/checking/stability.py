@@ -1,6 +1,6 @@
 """Whether the top features stay: with other seeds of the method, other draws of the background, and nearby inputs."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,29 +28,27 @@ def agreement(
     top_of: TopOf,
     repeats: int,
     seed: int,
-    kinds: Collection[str] = KINDS,
 ) -> dict[str, Float[Tensor, "a n"]]:
-    """The part of each input's top features that stays, by what is changed; NaN where it cannot be, or need not."""
+    """The part of each input's top features that stays, by what is changed; NaN where it cannot be."""
     nothing = torch.full((len(problem),), torch.nan, dtype=torch.float64)
     seeded: dict[str, Any] = {name: method for name, method in methods.items() if hasattr(method, "seed")}
     agreements: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
-    if seeded and repeats and "seeds" in kinds:
+    if seeded and repeats:
         others = [
             {name: replace(method, seed=method.seed + turn) for name, method in seeded.items()}
             for turn in range(1, repeats + 1)
         ]
         agreements["seeds"] = _mean_overlap(top, [top_of(problem, other) for other in others])
     agreements["seeds"] |= {name: torch.ones_like(nothing) for name in methods if name not in seeded}
-    if methods and repeats and "background" in kinds and (rows := problem.background) is not None:
+    if methods and repeats and (rows := problem.background) is not None:
         drawn = []
         for turn in range(1, repeats + 1):  # as many rows, drawn with replacement
             key = noise.input_keys(torch.zeros(1, 1), seed, f"background {turn}")
             lots = noise.words(key, 0, len(rows))[0].remainder(len(rows))
             drawn.append(top_of(problem.with_background_rows(lots.to(rows.device)), methods))
         agreements["background"] = _mean_overlap(top, drawn)
-    if "neighbours" in kinds:
-        nearest = neighbours(problem, torch.arange(len(problem)))
-        agreements["neighbours"] = {name: overlap_with_neighbour(named, named, nearest) for name, named in top.items()}
+    nearest = neighbours(problem, torch.arange(len(problem)))
+    agreements["neighbours"] = {name: overlap_with_neighbour(named, named, nearest) for name, named in top.items()}
     return {kind: torch.stack([agreements[kind].get(name, nothing) for name in top]) for kind in KINDS}
 
 

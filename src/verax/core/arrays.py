@@ -72,21 +72,13 @@ def kind_of(value: object) -> ArrayKind:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the user handed the attributions in, and so how results go back.
-
-    Attributes:
-        form: One attribution, a stack of them, or a dict by name.
-        names: The names, for a dict.
-        kind: NumPy or torch.
-        device: The device of the inputs.
-        dtype: The dtype of results.
-    """
+    """How the user handed the attributions in, and so how results go back."""
 
     form: Literal["one", "stack", "dict"]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # for a dict
     kind: ArrayKind
-    device: torch.device
-    dtype: torch.dtype
+    device: torch.device  # of the inputs
+    dtype: torch.dtype  # of results
 
     def labels(self, count: int) -> tuple[str, ...]:
         """What so many attributions are called in tables and figures: their names, or their numbers in a stack."""

@@ -98,46 +98,51 @@ def write_atomically(path: Path, content: bytes) -> None:
 @contextmanager
 def whole_or_nothing(to: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of ``to`` at the end; after an error nothing of it is left."""
+    with _placed(to, lambda part: part.replace(to)) as file:
+        yield file
+
+
+def create_atomically(path: Path, content: bytes) -> bool:
+    """Write a file whole, unless there is one: of several processes at once exactly one does. Whether this one did."""
+
+    def place(part: Path) -> None:
+        try:
+            os.link(part, path)  # unlike a rename, it fails where the name is taken
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            with _synced(path) as file:
+                file.write(content)
+
+    try:
+        with _placed(path, place) as file:
+            file.write(content)
+    except FileExistsError:
+        return False
+    return True
+
+
+@contextmanager
+def _placed(to: Path, place: Callable[[Path], object]) -> Iterator[BinaryIO]:
+    """A file to write to, which is given its place when it is on disk."""
     with named_disk_errors(to):
         _make_folder(to.parent)
         _sweep_once(to.parent.absolute())
         owner = f"{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
         part = to.with_name(f".{to.name}.{owner}.part")  # the same folder, as a rename needs
         try:
-            with part.open("xb") as file:
+            with _synced(part) as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(to)
+            place(part)
             sync_folder(to.parent)
         finally:
             part.unlink(missing_ok=True)
 
 
-def create_atomically(path: Path, content: bytes) -> bool:
-    """Write a file whole, unless there is one: of several processes at once exactly one does. Whether this one did."""
-    with named_disk_errors(path):
-        _make_folder(path.parent)
-        part = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.part")
-        try:
-            _write_synced(part, content)
-            try:
-                os.link(part, path)  # unlike a rename, it fails where the name is taken
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                _write_synced(path, content)
-        except FileExistsError:
-            return False
-        finally:
-            part.unlink(missing_ok=True)
-        sync_folder(path.parent)
-    return True
-
-
-def _write_synced(path: Path, content: bytes) -> None:
+@contextmanager
+def _synced(path: Path) -> Iterator[BinaryIO]:
     with path.open("xb") as file:
-        file.write(content)
+        yield file
         file.flush()
         os.fsync(file.fileno())
 
@@ -163,15 +168,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def save_as(path: str | os.PathLike[str], frame: Callable[[], Any], page: Callable[[], str]) -> None:
-    """Write a file whole or not at all; its folder is made if need be.
-
-    Args:
-        path: Its ending says what is written: ``.parquet``, ``.csv`` and ``.json`` (a list of rows; numbers that are
-            not finite are null) the table, ``.html`` the page. In a ``.csv`` a name that a spreadsheet would run as a
-            formula (it begins with ``=``, ``+``, ``-`` or ``@``) follows an apostrophe.
-        frame: Makes the table, a polars data frame.
-        page: Makes the page.
-    """
+    """Write a table as ``.parquet``, ``.csv`` or ``.json``, or a page as ``.html``, whole or not at all."""
     to = Path(path)
     ending = to.suffix.lower()
     if ending not in ENDINGS:

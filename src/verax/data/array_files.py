@@ -8,7 +8,7 @@ import tokenize
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,9 @@ class Array:
         unknown = [name for name in self.columns if name not in expected]
         missing = [name for name in expected if name not in self.columns]
         if unknown or missing:
-            wrong = {"unknown": unknown, "missing": missing}
-            parts = [f"{word} {listed(names)}" for word, names in wrong.items() if names]
+            wrong = differences({"unknown": unknown, "missing": missing})
             hint = "; leave out what is no input, such as the label" if unknown else ""
-            raise ValueError(f"{self.source}: expected the columns of {whose}; {' and '.join(parts)}{hint}.")
+            raise ValueError(f"{self.source}: expected the columns of {whose}; {wrong}{hint}.")
         places = [self.columns.index(name) for name in expected]
         return Array(self.values[:, places], self.source, tuple(expected), self.columns)
 
@@ -293,6 +292,11 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     """Names between commas, the first few of many."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def differences(names: Mapping[str, Sequence[str]]) -> str:
+    """Names that are unknown, missing and the like, in words; empty where there are none."""
+    return " and ".join(f"{word} {listed(several)}" for word, several in names.items() if several)
 
 
 def first_line(error: BaseException) -> str:

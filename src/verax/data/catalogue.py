@@ -128,11 +128,11 @@ class Source:
         """Whether it can be given a path."""
         return bool(self.path)
 
-    def check_path(self, given: bool, argument: str = "path") -> None:
+    def check_path(self, has_path: bool, argument: str = "path") -> None:
         """Raise for a path that it does not take, and the lack of one that it needs."""
-        if given and not self.takes_path:
+        if has_path and not self.takes_path:
             raise ValueError(f"{argument}: {self.name} takes none.")
-        if self.needs_path and not given:
+        if self.needs_path and not has_path:
             raise ValueError(
                 f"{argument}: {self.name} needs one; pass --data PATH or write it into the spec: {self.path}."
             )

@@ -15,9 +15,10 @@ import polars as pl
 from verax.core.folders import MAGIC, File, Folder, explained, matcher, open_folder, split_pattern
 from verax.core.packages import optional_package
 from verax.core.system import available_cores
-from verax.data.array_files import first_line, listed
+from verax.data.array_files import differences, first_line, listed
 from verax.scale.scoring import INPUTS, BatchScorer
 
+_AS_NUMBERS = (pl.Boolean, pl.Null)  # a column of nothing is one of numbers, all of them missing
 _READERS = 16  # footers read at once: over a network it is waiting more than reading
 
 
@@ -57,11 +58,8 @@ class Lake:
         raise ValueError(f"{self.name()}: column {key} holds {kind}; keys are whole numbers or text.")
 
     def check_numbers(self, names: Sequence[str]) -> None:
-        kinds = {name: self.types[name] for name in names}
-        other = [
-            f"{n} ({kind})" for n, kind in kinds.items() if not kind.is_numeric() and kind not in (pl.Boolean, pl.Null)
-        ]
-        if other:
+        kinds = [(name, self.types[name]) for name in names]
+        if other := [f"{name} ({kind})" for name, kind in kinds if not (kind.is_numeric() or kind in _AS_NUMBERS)]:
             raise ValueError(f"{self.name()}: expected numbers, not so in {listed(other)}.")
 
 
@@ -75,12 +73,12 @@ def open_lake(option: str, address: str, most: int | None = None) -> Lake:
         footers = list(pool.map(partial(_footer, folder), files))
     types = footers[0][1]
     for file, (_, columns) in zip(files, footers, strict=True):
-        differences = {
+        wrong = {
             "missing": [name for name in types if name not in columns],
             "unknown": [name for name in columns if name not in types],
             "of another type": [name for name in columns if name in types and columns[name] != types[name]],
         }
-        if text := " and ".join(f"{word} {listed(names)}" for word, names in differences.items() if names):
+        if text := differences(wrong):
             raise ValueError(f"{folder.name(file.path)}: expected the columns of {folder.name(files[0].path)}; {text}.")
     rows = {file: rows for file, (rows, _) in zip(files, footers, strict=True) if rows}
     if not rows:

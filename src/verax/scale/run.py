@@ -26,8 +26,8 @@ from verax.core.folders import File, Folder
 from verax.core.packages import optional_package
 from verax.core.ray_engine import Cluster, RayWorker, connected, load_ray
 from verax.core.system import available_cores
-from verax.core.warn import kind_of, warn
-from verax.data.array_files import first_line, listed
+from verax.core.warn import once_per_call, warn
+from verax.data.array_files import differences, first_line, listed
 from verax.evaluation.engine import problem_facts
 from verax.evaluation.evaluate import evaluate
 from verax.problem.problem import Problem
@@ -248,11 +248,9 @@ def _check_columns(lakes: Mapping[str, Lake], scorer: BatchScorer) -> None:
                 f"{lake.name()}: expected {key} to hold {rows.key_type(key)}, as in {rows.name()}, got "
                 f"{lake.key_type(key)}."
             )
-        differences = {
-            "missing": [feature for feature in features if feature not in lake.types],
-            "unknown": [column for column in lake.types if name and column not in (key, *features)],
-        }
-        if text := " and ".join(f"{word} {listed(names)}" for word, names in differences.items() if names):
+        missing = [feature for feature in features if feature not in lake.types]
+        unknown = [column for column in lake.types if name and column not in (key, *features)]
+        if text := differences({"missing": missing, "unknown": unknown}):
             raise ValueError(f"{lake.name()}: expected {key} and the columns that the model takes; {text}.")
         lake.check_numbers(features)
     columns = [key, *features, *(column for name in scorer.attributions for column in scorer.joined(name))]
@@ -327,15 +325,14 @@ def _valid(join: Join, scorer: BatchScorer, store: ScoreFolder, changed: set[str
 def _follow(batches: Iterable[Stored], rows: int) -> None:
     """Wait for all batches, log the progress now and then, and give each kind of warning once."""
     began = logged = time.monotonic()
-    done, kinds = 0, set()
-    for batch in batches:
-        done += batch.rows
-        for text in batch.warnings:
-            if kind_of(text) not in kinds:
-                kinds.add(kind_of(text))
+    done = 0
+    with once_per_call():
+        for batch in batches:
+            done += batch.rows
+            for text in batch.warnings:
                 warn(text)
-        now = time.monotonic()
-        if now - logged >= _EVERY or done == rows:
-            logged, pace = now, done / max(1e-9, now - began)
-            left = timedelta(seconds=round((rows - done) / pace))
-            _LOG.info("%s of %s rows, %s rows/s, %s left", f"{done:,}", f"{rows:,}", f"{pace:,.0f}", left)
+            now = time.monotonic()
+            if now - logged >= _EVERY or done == rows:
+                logged, pace = now, done / max(1e-9, now - began)
+                left = timedelta(seconds=round((rows - done) / pace))
+                _LOG.info("%s of %s rows, %s rows/s, %s left", f"{done:,}", f"{rows:,}", f"{pace:,.0f}", left)

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import torch
 
-from verax.core.display import TextTable, counted, metric_head
+from verax.core.display import Shown, TextTable, counted, metric_head
 from verax.core.files import Sealed, read_sealed_json, sealed_json
 from verax.core.folders import File, open_folder
 from verax.core.packages import __version__
@@ -112,7 +112,7 @@ def score_file(table: Any) -> tuple[str, bytes]:
 
 
 @dataclass(frozen=True, repr=False)
-class LakeScores:
+class LakeScores(Shown):
     """A lake whose scores are stored.
 
     Attributes:
@@ -142,8 +142,4 @@ class LakeScores:
         caption = f"Means over {counted(self.rows, 'row')} with {100 * level:.4g} % intervals"
         return TextTable(("attribution", *heads), tuple(rows), caption, about=fact_line(self.facts))
 
-    def __repr__(self) -> str:
-        return self.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table().html()
+    _table = table  # what is shown

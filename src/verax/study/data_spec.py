@@ -268,7 +268,7 @@ class DataSpec(SpecTable):
             return self
         source = source_of(self.name)
         if self.path is not None:
-            source.check_path(given=True)
+            source.check_path(has_path=True)
         source.check_label(self.label, self.task, self.held_out)
         if source.modality is not None:
             self.attributions.configurations(source.modality)

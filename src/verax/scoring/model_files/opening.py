@@ -116,7 +116,7 @@ def check_model_name(path: str | Path) -> None:
 
 
 def file_hash(path: str | Path) -> str:
-    """Hash of a model's file, and of the files in which an ONNX model keeps its weights, whatever they are called."""
+    """Hash of a model's file, of its sidecar, and of the files in which an ONNX model keeps its weights."""
     place = Path(path).expanduser()
     digest = hashlib.sha256(place.read_bytes())
     weights = weight_files(place)
@@ -130,7 +130,12 @@ def file_hash(path: str | Path) -> str:
 
 
 def weight_files(path: Path) -> list[Path]:
-    """Files that an ONNX graph names as the location of its tensors: entries of a key and a value, with its length."""
+    """Files that belong to a model's: a sidecar, or those that an ONNX graph names as the location of its tensors.
+
+    In the graph they are entries of a key and a value, with its length.
+    """
+    if path.suffix == ".safetensors":
+        return [sidecar] if (sidecar := path.with_suffix(".json")).is_file() else []
     if path.suffix.lower() != ".onnx":
         return []
     names, content = set(), path.read_bytes()
