@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -85,8 +86,8 @@ def neighbours(problem: Problem, rows: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
     """
     values = problem.inputs.flatten(1).double().cpu()
     pool = noise.input_keys(problem.inputs.cpu(), 0, "neighbours").argsort(stable=True)[:_POOL].sort().values
-    scored, place = torch.cat((pool, rows)).unique(return_inverse=True)
-    part = problem[scored.numpy()]
+    scored, place = np.unique(torch.cat((pool, rows)).numpy(), return_inverse=True)
+    part = problem[scored]
     scores, classes = part.scores().double().cpu()[place], part.classes.cpu()[place]
     pool_scores, pool_classes = scores[: len(pool)], classes[: len(pool)]
     spread = values.nan_to_num().std(0, correction=0).clamp(min=1e-12)
