@@ -6,10 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from verax.core.folders import MAGIC, File, Folder, explained, matcher, open_folder, split_pattern
@@ -208,7 +206,7 @@ class Join:
         inputs = _table(INPUTS)
         tables = f'{inputs} ANTI JOIN {_SCORES} USING (":key")' if scored else inputs
         columns = [
-            f'{inputs}.":file" * {1 << 32} + {inputs}.":row" // {scorer.batch_rows}',
+            f'{inputs}.":file" * {1 << 32} + {inputs}.":row" // {scorer.batch_rows} AS ":batch"',
             f'":key" AS {_quoted(self.key)}',
         ]
         columns += [f"{inputs}.{_quoted(feature)}" for feature in scorer.features]
@@ -244,20 +242,13 @@ class Join:
 
 
 def _cut(batches: Iterable[Any]) -> Iterator[pl.DataFrame]:
-    """Frames of the rows with the same number in the first column, without it."""
+    """Frames of the rows with the same number of a batch, without it."""
     held: list[pl.DataFrame] = []
-    last = None
-    for batch in batches:
-        rows = pl.DataFrame(batch)
-        numbers = rows.to_series(0).to_numpy()
-        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(rows)]):
-            if held and numbers[start] != last:
-                yield pl.concat(held)
-                held = []
-            held.append(rows[start:stop, 1:])
-            last = numbers[start]
-    if held:
-        yield pl.concat(held)
+    for batch in filter(len, batches):
+        *whole, last = pl.concat([*held, pl.DataFrame(batch)]).partition_by(":batch", maintain_order=True)
+        yield from (rows.drop(":batch") for rows in whole)
+        held = [last]
+    yield from (rows.drop(":batch") for rows in held)
 
 
 def _file_system(system: Any, name: str) -> Any:

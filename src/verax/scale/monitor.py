@@ -96,18 +96,18 @@ class Track:
                 yield self._close(label)
 
     def _close(self, label: str) -> Window:
-        within = self.test is None
-        if self.test is None:
+        before = self.test
+        if before is None:
             self.sums += self.open_sums
             if len(self.windows) + 1 >= self.reference and self.sums.count >= FEWEST:
                 self.test = BettingTest.from_sums(self.sums, self.floor, self.ceiling, self.rate)
                 self._check_above_chance()
         else:
-            self.test = self.test.after_gains(self.open_gains or [])
+            self.test = before.after_gains(self.open_gains or [])
         mean = self.open_sums.estimate()
         if not self.higher_is_better:
             mean = Estimate(-mean.mean, mean.standard_error, -mean.high, -mean.low)
-        test = None if within or self.test is None else self.test
+        test = None if before is None else self.test
         window = Window(
             window=len(self.windows) + 1,
             label=label,
@@ -117,7 +117,7 @@ class Track:
             mean=mean.mean,
             low=mean.low,
             high=mean.high,
-            reference=within,
+            reference=before is None,
             evidence=None if test is None else test.log_evidence / math.log(10),
             alarm=self.alarm or (test is not None and test.alarm),
         )
