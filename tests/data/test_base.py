@@ -27,7 +27,7 @@ def sizes(split):
 
 
 @pytest.mark.parametrize(
-    ("count", "wanted"), [(8290, (4974, 1658, 1658)), (10, (6, 2, 2)), (5, (3, 1, 1)), (1797, (1079, 359, 359))]
+    ("count", "expected"), [(8290, (4974, 1658, 1658)), (10, (6, 2, 2)), (5, (3, 1, 1)), (1797, (1079, 359, 359))]
 )
 def test_sizes_are_60_20_20(count, expected):
     assert sizes(make_split(count)) == expected
