@@ -157,6 +157,16 @@ def test_changed_weights_of_an_onnx_model_show(folder):
     assert changes(before, hashes(check)) == ["model/below/w.w"]
 
 
+def test_attributions_of_texts_in_lines_of_json_are_frozen(folder):
+    for old, name in (('file = "shap.csv"', "explanation"), ('random = "Random(seed=4)"', "compared_with.random")):
+        (folder / "check.toml").write_text(CHECK.replace(old, f'{old.split(" = ")[0]} = "words.jsonl"'))
+        (folder / "words.jsonl").write_text("[0.5, 1]\n")
+        check = CheckFile.read("check.toml")
+        before = hashes(check)
+        (folder / "words.jsonl").write_text("[0.5, 2]\n")
+        assert changes(before, hashes(check)) == [name]
+
+
 OWN = """\
 from dataclasses import dataclass
 from verax.attribution import Attribution

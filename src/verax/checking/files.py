@@ -75,7 +75,7 @@ class CheckFile:
         files = {name: Path(self.problem[name]) for name in (*_FILES, *_MAYBE) if _is_path(name, self.problem)}
         sources = {"explanation": self.explanation[1]}
         sources |= {f"compared_with.{name}": source for name, source in self.others.items()}
-        files |= {name: Path(source) for name, source in sources.items() if is_file(source)}
+        files |= {name: Path(source) for name, source in sources.items() if _is_file(source)}
         for number, requirement in enumerate(self.requirements):
             if requirement.segments is not None and requirement.segments.file is not None:
                 files[f"requirements[{number}].segments"] = Path(requirement.segments.file)
@@ -172,7 +172,7 @@ def _explanation(table: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         raise ValueError("explanation: expected either file or method.")
     kind = "file" if "file" in table else "method"
     value = _source(f"explanation.{kind}", table[kind], folder)
-    if is_file(value) != (kind == "file"):
+    if _is_file(value) != (kind == "file"):
         raise ValueError(f"explanation.{kind}: expected a {kind}, got {table[kind]}.")
     name = table.get("name", Path(value).stem if kind == "file" else value)
     if not isinstance(name, str) or not name:
