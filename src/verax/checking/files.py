@@ -36,7 +36,7 @@ FORMAT = "verax check 1"
 _FILES = ("model", "inputs", "background", "background_labels")  # of open_problem; these may be files as well:
 _MAYBE = ("features", "baselines", "target")
 _CODE = (".py", ".so", ".pyd")
-_SHARED = ("level", "inputs", "seed", "until")  # of requirements, said once for all
+_SHARED = ("level", "inputs", "seed", "until")  # of requirements, stated once for all
 _TABLES = ("problem", "explanation", "compared_with", "requirements")
 
 
@@ -71,7 +71,7 @@ class CheckFile:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Every file that decides about the result, by the name under which the check says it."""
+        """Every file that decides about the result, by its name in the check."""
         files = {name: Path(self.problem[name]) for name in (*_FILES, *_MAYBE) if _is_path(name, self.problem)}
         sources = {"explanation": self.explanation[1]}
         sources |= {f"compared_with.{name}": source for name, source in self.others.items()}

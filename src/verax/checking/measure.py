@@ -33,7 +33,7 @@ from verax.scoring.meter import Cost, Meter
 from verax.scoring.meter import Rows as ModelRows
 from verax.statistics.anytime import ScoreRange
 
-BLOCK = 512  # inputs that are measured together, by whoever: the model is asked the same with one worker or many
+BLOCK = 512  # inputs that are measured together, so that the model gets the same batches from any number of workers
 
 Rows = Int[np.ndarray, " n"]
 

@@ -23,7 +23,7 @@ REASON_METRICS: dict[str, Total] = {
 }
 _ABOUT = {  # the question that each answers, and what it is known to miss
     "false": (
-        "What part of the named reasons does not move the score as it is said?",
+        "What part of the named reasons does not move the score in the stated direction?",
         "A feature that counts only together with another one has no effect alone, and passes for a false reason.",
     ),
     "omitted": (

@@ -94,9 +94,9 @@ class Reasons(Shown):
 
     @property
     def stability(self) -> Any:
-        """The part of the reasons that stays, ``(N,)``: the mean of what could be asked of ``stability_over``.
+        """The part of the reasons that stays, ``(N,)``: the mean of the kinds in ``stability_over`` that are known.
 
-        NaN where nothing could be asked.
+        NaN where none is known.
         """
         return self._layout.pack(self._values["stability"])
 
@@ -192,7 +192,7 @@ class Reasons(Shown):
     def _notes(self) -> tuple[str, ...]:
         """What the totals mean, and what they are of where it is not all inputs."""
         known = int((~self._values["share"].isnan()).any(0).sum())
-        over = []  # the mean of each kind that could be asked, for each attribution
+        over = []  # the mean of each known kind, for each attribution
         for kind in KINDS:
             values = self._values[f"stability over {kind}"]
             means = [f"{float(value.nanmean()):.3g}" for value in values if not bool(value.isnan().all())]
@@ -233,8 +233,8 @@ def reasons(
 
     Args:
         problem: The model, the rows and what removed features become.
-        attributions: As in ``verax.evaluate``. Methods are computed; only they can be asked with other seeds and
-            backgrounds.
+        attributions: As in ``verax.evaluate``. Methods are computed; only they can be computed again with other
+            seeds and backgrounds.
         k: Reasons to name.
         direction: ``"either"``: the largest attributions of both signs. ``"raises"`` and ``"lowers"``: reasons that the
             tracked score is as high, or as low, as it is. Why was it refused? Track the class that refuses

@@ -83,7 +83,7 @@ class Segments:
 
         Args:
             problem: All inputs.
-            rows: Which are asked for.
+            rows: The numbers of the inputs.
         """
         if self.by is not None:
             return problem[rows].predicted.cpu().numpy()
@@ -148,7 +148,7 @@ class Threshold:
 
     @classmethod
     def read(cls, threshold: Any, margin: float) -> "Threshold":
-        """Read what a requirement says.
+        """Read the threshold of a requirement.
 
         Example:
             >>> Threshold.read("not worse than lime", 0.02), Threshold.read("80 % of the limit", 0.0).value

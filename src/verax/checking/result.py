@@ -66,7 +66,7 @@ def _mean(values: Float[Tensor, " n"], known: ScoreRange, level: float, anytime:
 def _ratio(sample: Sample, level: float, anytime: bool) -> Estimate:
     """All ratios r of which the mean of ``value - r whole`` may be 0, as Fieller's interval; from -1 to 1."""
     values, whole = sample.values, sample.whole
-    assert whole is not None  # noqa: S101  # as the caller has asked
+    assert whole is not None  # noqa: S101  # checked by the caller
     mean = float(values.mean() / whole.mean()) if len(values) and float(whole.mean()) > 0 else math.nan
 
     def side(ratio: float) -> int:
@@ -255,7 +255,7 @@ class Check(Shown):
         return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result: the ending of the path says how.
+        """Write the result: the ending of the path decides how.
 
         Args:
             path: Where to. ``.html`` is the page for an auditor, ``.xml`` JUnit's XML; ``.parquet``, ``.csv`` and

@@ -1,4 +1,4 @@
-"""Checks of single arguments: what is wrong is said with the name of the argument, before any work."""
+"""Checks of single arguments: errors name the argument, before any work."""
 
 import itertools
 import math

@@ -20,7 +20,7 @@ _CAPTION_STYLE = 'style="color: inherit; text-align: left; padding: 4px 0"'
 
 
 def escape(text: str) -> str:
-    """Text with control characters written out, so that no name moves the cursor, colours or hides what is said.
+    """Text with control characters written out, so that no name moves the cursor, colours or hides text.
 
     Line breaks and tabs stay.
     """
@@ -71,7 +71,7 @@ def _exponent(value: float) -> int:
 
 @dataclass(frozen=True)
 class TextTable:
-    """Names and numbers, with a line that says what they are.
+    """Names and numbers, with a line about what they are.
 
     Example:
         >>> print(TextTable(("name", "mean"), (("a", "0.5"), ("longer", "-1")), "Two means").text())
@@ -131,7 +131,7 @@ def metric_head(label: str, higher_is_better: bool) -> str:
 
 
 def first_rows(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """The first rows, and a last one that says how many are missing."""
+    """The first rows, and a last one with the number of those left out."""
     if len(rows) <= MOST_ROWS:
         return tuple(rows)
     rest = (f"... and {len(rows) - MOST_ROWS} more", *[""] * (len(rows[0]) - 1))

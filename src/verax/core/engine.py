@@ -41,15 +41,15 @@ class TaskLostError(ChildProcessError):
         )
 
 
-def nobody(event: Any) -> None:
-    """Told something, keeps it to itself."""
+def ignore_event(event: Any) -> None:
+    """Ignore an event."""
 
 
 class Engine(ABC):
     """Applies a function to tasks; it is open as long as its ``with`` block, and then its workers end."""
 
     @abstractmethod
-    def run(self, tasks: Iterable[Any], tell: Tell = nobody, name: Callable[[Any], str] = str) -> Iterator[Any]:
+    def run(self, tasks: Iterable[Any], tell: Tell = ignore_event, name: Callable[[Any], str] = str) -> Iterator[Any]:
         """Yield what comes of each task, the first to finish first; a task is taken when a worker is free."""
 
     def __enter__(self) -> "Engine":
@@ -66,12 +66,12 @@ class ThisProcess(Engine):
     def __init__(self, function: Function) -> None:
         self.function = function
 
-    def run(self, tasks: Iterable[Any], tell: Tell = nobody, name: Callable[[Any], str] = str) -> Iterator[Any]:
+    def run(self, tasks: Iterable[Any], tell: Tell = ignore_event, name: Callable[[Any], str] = str) -> Iterator[Any]:
         """Yield what comes of each task."""
         return (self.function(task, tell) for task in tasks)
 
     def __exit__(self, *error: object) -> None:
-        """Nothing goes on."""
+        """Nothing to end."""
 
 
 class Processes(Engine):
@@ -81,7 +81,7 @@ class Processes(Engine):
         self.functions = functions
         self.workers: dict[int, _Worker] = {}
 
-    def run(self, tasks: Iterable[Any], tell: Tell = nobody, name: Callable[[Any], str] = str) -> Iterator[Any]:
+    def run(self, tasks: Iterable[Any], tell: Tell = ignore_event, name: Callable[[Any], str] = str) -> Iterator[Any]:
         """Hand out the first tasks, and yield what comes of all."""
         waiting = iter(tasks)
         first = list(islice(waiting, len(self.functions)))
@@ -93,7 +93,7 @@ class Processes(Engine):
     def _results(
         self, running: dict[int, Any], waiting: Iterator[Any], tell: Tell, name: Callable[[Any], str]
     ) -> Iterator[Any]:
-        """Hear all workers until nothing is left."""
+        """Receive from all workers until nothing is left."""
         deaths = dict.fromkeys(running, 0)
         while running:
             pipes: dict[Any, int] = {self.workers[number].pipe: number for number in running}

@@ -37,7 +37,7 @@ def check_memory_limit() -> None:
             f"verax: not enough memory to start: at most {limit / 1e9:.1f} GB of address space are allowed "
             f"(ulimit -v), at least {NEEDED / 1e9:.1f} GB are needed; raise the limit.\n"
         )
-        raise SystemExit(2)  # as for all that cannot be done as asked
+        raise SystemExit(2)  # as for all other wrong usage
 
 
 check_memory_limit()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from verax.core.engine import TRIES, Engine, Function, TaskLostError, Tell, environment, nobody
+from verax.core.engine import TRIES, Engine, Function, TaskLostError, Tell, environment, ignore_event
 from verax.core.packages import optional_package
 from verax.core.registry import load_plugins, loaded_plugins
 
@@ -47,8 +47,8 @@ class RayTasks(Engine):
     def __exit__(self, *error: object) -> None:
         self._connection.__exit__(None, None, None)
 
-    def run(self, tasks: Iterable[Any], tell: Tell = nobody, name: Callable[[Any], str] = str) -> Iterator[Any]:
-        """Yield what comes of each task; what it tells is heard when it is done."""
+    def run(self, tasks: Iterable[Any], tell: Tell = ignore_event, name: Callable[[Any], str] = str) -> Iterator[Any]:
+        """Yield what comes of each task; events arrive when it is done."""
         ray, threads = load_ray(), self.cluster.threads
         needs = {"num_cpus": threads, "num_gpus": self.gpus, "max_retries": self.cluster.retries}
         remote = ray.remote(**needs)(_ray_task)
@@ -125,7 +125,7 @@ def connected(cluster: Cluster | None) -> Iterator[None]:
 
 
 def _start(ray: Any, cluster: Cluster) -> None:
-    """Start a cluster that this machine alone can reach; its tasks are code, so nobody else may send any."""
+    """Start a cluster that this machine alone can reach; its tasks are code, so no other machine may send any."""
     cpus = None if cluster.workers is None else cluster.workers * cluster.threads
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "warning"}
     ray.init(address="local", num_cpus=cpus, **quiet)

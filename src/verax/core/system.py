@@ -31,14 +31,14 @@ def how_it_ended(status: int) -> str | None:
 
 
 def is_running(process: int) -> bool:
-    """Whether there is a process of this number; True where the system cannot be asked."""
+    """Whether there is a process of this number; True where the system cannot tell."""
     if _IS_WINDOWS:  # there a signal of 0 is no question
         return True
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # somebody else's
+    except PermissionError:  # of another user
         return True
     return True
 

@@ -300,7 +300,7 @@ def differences(names: Mapping[str, Sequence[str]]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a message: errors are told in one line; of a panic of polars, the cause alone."""
+    """The first line of a message: errors are shown in one line; of a panic of polars, the cause alone."""
     line = next(iter(str(error).splitlines()), type(error).__name__)
     cause = _PANIC.search(line)
     return (cause[1] if cause else line).rstrip(".")

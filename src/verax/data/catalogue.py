@@ -106,8 +106,8 @@ class Source:
         path: What its path is, in a word or two for the help; empty if it takes none.
         needs_path: Whether it cannot be loaded without.
         takes_cache: Whether it keeps files in a cache folder.
-        takes_label: Whether its loader is told ``label``, the column to predict, ``task`` and, where it is given,
-            ``held_out``, the column that says which rows are not for training.
+        takes_label: Whether its loader takes ``label``, the column to predict, ``task`` and, if there is one, ``held_out``,
+            the column that marks the rows that are not for training.
 
     Example:
         >>> Source("loans", load_file, "tabular", path="an .npz file", needs_path=True).check_path(False)
@@ -207,9 +207,9 @@ def load_named(
         path: For a data set that takes one.
         seed: Of the split.
         cache: Where downloads and decoded images are kept.
-        label: The column to predict, for a data set that does not say it itself.
+        label: The column to predict, for a data set without a label of its own.
         task: What for: ``"classification"``, ``"regression"``, or as the labels look.
-        held_out: The column that says which rows are not for training; by default rows are split at random.
+        held_out: The column that marks the rows that are not for training; by default rows are split at random.
 
     Example:
         >>> load_named("digits").class_names

@@ -216,7 +216,7 @@ class Join:
             columns += [f"{table}.{_quoted(feature)} AS {_quoted(column)}" for feature, column in pairs]
         order = f'{inputs}.":file", {inputs}.":row"'
         query = f"SELECT {', '.join(columns)} FROM {tables} ORDER BY {order}"
-        # on a cursor, so that other questions can be asked meanwhile
+        # on a cursor, so that other queries can run meanwhile
         yield from _cut(self.connection.cursor().sql(query).to_arrow_reader(scorer.batch_rows))
 
     def _create(self, table: str, folder: Folder, files: Sequence[File], condition: str = "") -> None:

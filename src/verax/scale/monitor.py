@@ -26,11 +26,11 @@ FEWEST = 100  # rows of a reference, whose mean is taken for about normal
 
 @dataclass(frozen=True)
 class Window:
-    """What is told of a window.
+    """The scores of a window.
 
     Attributes:
         window: Its number, from 1.
-        label: When it was, or where it came from, as the caller says.
+        label: When it was, or where it came from, as the caller names it.
         metric: What was measured.
         attribution: Of which attribution.
         rows: How many inputs it has.
@@ -76,7 +76,7 @@ class Track:
 
     @property
     def alarm(self) -> bool:
-        """Whether the fidelity fell; once it did, it stays said."""
+        """Whether the fidelity fell; once it did, this stays true."""
         return any(window.alarm for window in self.windows)
 
     def fold(self, scores: npt.NDArray[np.float64], size: int | None, label: str) -> Iterator[Window]:
@@ -173,8 +173,8 @@ FORMAT = "verax monitor 1"
 class Monitor:
     """Watches the fidelity of a model in production.
 
-    Results come in batches and are cut into windows. The first windows are the reference; every later one is asked
-    whether the mean score fell since. The test may be asked for ever: over all windows, metrics and attributions
+    Results come in batches and are cut into windows. The first windows are the reference; every later one is tested
+    for a fall of the mean score since. The test may be repeated for ever: over all windows, metrics and attributions
     together, the chance of a false alarm stays below ``alarm``, whatever the distribution of the scores (see
     ``verax.statistics.anytime.BettingTest``). An alarm stays; for a model that was mended begin a new monitor.
 
@@ -278,7 +278,7 @@ class Monitor:
         return pl.DataFrame([vars(window) for window in self.windows])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state, whole or not at all, with a seal that tells whether somebody changed it.
+        """Write the state, whole or not at all, with a checksum that shows whether it was changed.
 
         Args:
             path: A ``.json`` file.

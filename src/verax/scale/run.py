@@ -21,7 +21,7 @@ import torch
 
 from verax.attribution.base import Attribution
 from verax.core.blocks import one_thread_on_cpu
-from verax.core.engine import Processes, TaskLostError, Tell, ThisProcess, nobody
+from verax.core.engine import Processes, TaskLostError, Tell, ThisProcess, ignore_event
 from verax.core.folders import File, Folder
 from verax.core.packages import optional_package
 from verax.core.ray_engine import Cluster, RayWorker, connected, load_ray
@@ -143,7 +143,7 @@ class RayWriter:
         rows, size = pl.DataFrame(block).sort(self.writer.scorer.key), self.writer.scorer.batch_rows
         results: list[Stored | RowError] = []
         try:
-            results += [self.writer(rows[start : start + size], nobody) for start in range(0, len(rows), size)]
+            results += [self.writer(rows[start : start + size], ignore_event) for start in range(0, len(rows), size)]
         except RowError as error:
             results.append(error)
         return {"result": np.array([pickle.dumps(result) for result in results], object)}

@@ -25,7 +25,7 @@ _MOST_ROWS, _MOST_VALUES = 1 << 14, 1 << 22  # of a batch: 32 MiB of numbers
 
 
 class RowError(ValueError):
-    """A row that cannot be scored; whoever knows the files adds which one holds it."""
+    """A row that cannot be scored; the caller adds which file holds it."""
 
     def __init__(self, lake: str, key: Any, message: str) -> None:
         super().__init__(lake, key, message)
@@ -124,7 +124,7 @@ class BatchScorer:
         return max(1, min(_MOST_ROWS, _MOST_VALUES // (len(self.features) * (1 + len(self.attributions)))))
 
     def facts(self) -> dict[str, str]:
-        """Everything on which scores depend, besides the rows: where two jobs differ, it says so."""
+        """Everything on which scores depend, besides the rows: shown where two jobs differ."""
         problem, opened = self.problem, self.problem.scorer.reopened
         model = tensor_hash(problem.inputs, problem.scores())
         metrics = ", ".join(f"{name}: {metric!r}" for name, metric in self.chosen.items())

@@ -60,7 +60,7 @@ class ScoreFolder:
         return self.check()
 
     def note_files(self, marks: Mapping[str, str]) -> None:
-        """Note of which files the scores are from now on."""
+        """Record of which files the scores are."""
         self.folder.write(MANIFEST, self._manifest(marks))
 
     def whole_files(self) -> list[File]:
@@ -104,7 +104,7 @@ class ScoreFolder:
 
 
 def score_file(table: Any) -> tuple[str, bytes]:
-    """The name and the content of a file of scores: the same bytes whoever computes it."""
+    """The name and the content of a file of scores: the same bytes from every worker."""
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="zstd", metadata={"verax": __version__, "torch": torch.__version__})
     content = buffer.getvalue()
