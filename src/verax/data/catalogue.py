@@ -106,8 +106,8 @@ class Source:
         path: What its path is, in a word or two for the help; empty if it takes none.
         needs_path: Whether it cannot be loaded without.
         takes_cache: Whether it keeps files in a cache folder.
-        takes_label: Whether its loader takes ``label``, the column to predict, ``task`` and, if there is one, ``held_out``,
-            the column that marks the rows that are not for training.
+        takes_label: Whether its loader takes ``label``, the column to predict, ``task`` and, if there is one,
+            ``held_out``, the column that marks the rows that are not for training.
 
     Example:
         >>> Source("loans", load_file, "tabular", path="an .npz file", needs_path=True).check_path(False)
