@@ -43,7 +43,15 @@ _ABOUT = {  # the question that each answers, and what it is known to miss
 
 @dataclass(frozen=True)
 class ReasonMetric:
-    """One total of ``verax.reasons``, from 0 to 1 for each input; settings as there."""
+    """One total of ``verax.reasons``, from 0 to 1 for each input.
+
+    Args:
+        total: Which.
+        k: Reasons of each input.
+        direction: As in ``verax.reasons``.
+        tolerance: A change of the score that counts as none.
+        over: What stability is over.
+    """
 
     total: Total
     k: int = 4

@@ -140,11 +140,17 @@ def _few(names: tuple[str, ...], words: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Threshold:
-    """What a score is held against."""
+    """What a score is held against.
 
-    kind: Literal["number", "random", "other", "limit"]  # the other is an explanation, the limit a share of it
-    value: float = 0.0  # the number, the margin by which it may be worse, or the share
-    name: str = ""  # of the other explanation, or the short form of a method
+    Attributes:
+        kind: A number, a random explanation, another explanation, or a share of the limit.
+        value: The number, the margin by which it may be worse, or the share.
+        name: The other explanation, by its name or as the short form of a method.
+    """
+
+    kind: Literal["number", "random", "other", "limit"]
+    value: float = 0.0
+    name: str = ""
 
     @classmethod
     def read(cls, threshold: Any, margin: float) -> "Threshold":

@@ -72,13 +72,21 @@ def kind_of(value: object) -> ArrayKind:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the user handed the attributions in, and so how results go back."""
+    """How the user handed the attributions in, and so how results go back.
+
+    Attributes:
+        form: One attribution, a stack of them, or a dict by name.
+        names: The names, for a dict.
+        kind: NumPy or torch.
+        device: The device of the inputs.
+        dtype: The dtype of results.
+    """
 
     form: Literal["one", "stack", "dict"]
-    names: tuple[str, ...]  # for a dict
+    names: tuple[str, ...]
     kind: ArrayKind
-    device: torch.device  # of the inputs
-    dtype: torch.dtype  # of results
+    device: torch.device
+    dtype: torch.dtype
 
     def labels(self, count: int) -> tuple[str, ...]:
         """What so many attributions are called in tables and figures: their names, or their numbers in a stack."""

@@ -73,6 +73,15 @@ def _exponent(value: float) -> int:
 class TextTable:
     """Names and numbers, with a line about what they are.
 
+    Attributes:
+        head: Names of the columns.
+        rows: Cells by row; the first one names it.
+        caption: What the table shows.
+        notes: Lines to put below it.
+        best: Places, by row and column, of what is the best of its column: bold in HTML.
+        about: Which model, class and baseline the numbers are about.
+        lead: Lines to put above it.
+
     Example:
         >>> print(TextTable(("name", "mean"), (("a", "0.5"), ("longer", "-1")), "Two means").text())
         name    mean
@@ -81,13 +90,13 @@ class TextTable:
         Two means.
     """
 
-    head: tuple[str, ...]  # names of the columns
-    rows: tuple[tuple[str, ...], ...]  # cells by row; the first one names it
-    caption: str  # what the table shows
-    notes: tuple[str, ...] = ()  # lines below it
-    best: frozenset[tuple[int, int]] = frozenset()  # places, by row and column, of the best of a column: bold in HTML
-    about: str = ""  # which model, class and baseline the numbers are about
-    lead: tuple[str, ...] = ()  # lines above it
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str
+    notes: tuple[str, ...] = ()
+    best: frozenset[tuple[int, int]] = frozenset()
+    about: str = ""
+    lead: tuple[str, ...] = ()
 
     def text(self) -> str:
         """The lead, aligned columns, the caption, what it is about, then the notes, with empty lines between."""
