@@ -153,13 +153,15 @@ def _read(data: Any, scorer: BatchScorer, name: str, lake: Lake) -> Any:
     """The rows, or an attribution, with the columns as ``BatchScorer`` takes them."""
     columns = dict(zip(scorer.features, scorer.joined(name) if name else scorer.features, strict=True))
     key = pl.col(scorer.key).cast(lake.key_type(scorer.key))
-
-    def prepared(block: Any) -> Any:
-        return pl.DataFrame(block).select(key, *(pl.col(old).alias(new) for old, new in columns.items())).to_arrow()
-
+    chosen = [key, *(pl.col(old).alias(new) for old, new in columns.items())]
     paths, names = [file.path for file in lake.files], [scorer.key, *columns]
     table = data.read_parquet(paths, filesystem=lake.folder.system, columns=names, partitioning=None)
-    return table.map_batches(prepared, batch_format="pyarrow")
+    return table.map_batches(_selected, fn_args=(chosen,), batch_format="pyarrow")
+
+
+def _selected(block: Any, columns: Sequence[pl.Expr]) -> Any:
+    """The columns of a block of Ray's; a function of a module, which workers find by its name."""
+    return pl.DataFrame(block).select(columns).to_arrow()
 
 
 Engine = int | Cluster | None
