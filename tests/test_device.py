@@ -12,6 +12,7 @@ import calls
 import verax
 from verax.attribution.ridge import weighted_ridge
 from verax.core import noise
+from verax.paper.models import InceptionV1
 from verax.perturbation.guided import guided_scores
 from verax.perturbation.removed_sets import Experiment
 from verax.problem.attributed import Task, attributed
@@ -279,7 +280,7 @@ def test_lime_on_images_agrees_between_devices(monkeypatch) -> None:
 def test_gradients_are_repeatable(method) -> None:
     torch.manual_seed(0)
     x, background = torch.randn(12, 3, 224, 224, device="cuda"), torch.randn(8, 3, 224, 224, device="cuda")
-    model = verax.Scorer(verax.paper.models.InceptionV1().build(seed=0).eval().cuda(), returns="logits")
+    model = verax.Scorer(InceptionV1().build(seed=0).eval().cuda(), returns="logits")
     first, second = (method(verax.Problem(model, x, background=background)) for _ in range(2))
     assert torch.equal(first, second)
 

@@ -142,7 +142,7 @@ def other_references(task: Task, session: Session, results: Mapping[str, Result]
         return ()
     words = []
     for place, label in enumerate(removal.labels):
-        sums = task.problem.attributions[place].double().cpu().flatten(1).sum(1)
+        sums = task.problem.attributions[place].flatten(1).sum(1, dtype=torch.float64).cpu()
         for constant in _constants(task, removal.context.about, sums):
             scores = _at_baselines(task, session, removal, place, constant.rows)
             scores = torch.logit(scores, _SURE) if constant.logit else scores

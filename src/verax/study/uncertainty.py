@@ -7,6 +7,7 @@ import polars as pl
 import torch
 
 from verax.attribution import Attribution
+from verax.core.blocks import pieces
 from verax.metrics import Infidelity, InfidelityUncertainty
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
 from verax.study.cache import Cache
@@ -19,6 +20,8 @@ from verax.study.store import parquet
 from verax.study.study import Study
 from verax.study.study_data import Machine
 from verax.study.units import chunk_size, other_key
+
+_RESAMPLED_BYTES = 1 << 31  # of attributions, in float32
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ def uncertainty_table(
         rows = slice(start, min(start + size, inputs))
         explained = explain(model, configurations, rows, machine, cache).values
         problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
-        parts.append(resampling(problem, explained))
+        # a unit's attributions fit into a GPU's memory once, not the several times that resampling needs them
+        for part in pieces(len(problem), max(1, _RESAMPLED_BYTES // (4 * problem.inputs[0].numel() * len(explained)))):
+            parts.append(resampling(problem[part], {name: values[part] for name, values in explained.items()}))
     result = joined(parts)
     # each is computed for all configurations when it is asked for
     values, resampled, analytic = result.mean_value, result.mean_resampled, result.mean_analytic
