@@ -24,7 +24,7 @@ _by_jaxtyping = jaxtyping.jaxtyped
 _typed = beartype(conf=BeartypeConf(violation_type=TypeError))  # as jaxtyping raises
 _shaped = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
 
-CALLS_PER_TEST = 10
+CALLS_PER_TEST = 5
 _test = 0  # its number
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import trapezoid
 from torch import Tensor
 
 import verax
@@ -112,7 +113,7 @@ def area(metric: PredictionChange | DirectedPredictionChange, curves: Any, chang
 
 def view(metric: GuidedMetric, morf: np.ndarray, lerf: np.ndarray) -> np.ndarray:
     """Deletion and what is like it, by their definitions."""
-    areas = [np.trapezoid(one, dx=1 / (one.shape[2] - 1), axis=2) for one in (morf, lerf)]
+    areas = [trapezoid(one, dx=1 / (one.shape[2] - 1), axis=2) for one in (morf, lerf)]
     match metric:
         case Deletion():
             return areas[0]

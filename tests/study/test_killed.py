@@ -17,7 +17,7 @@ from study.studies import content, same, scores, stamps, table
 from verax.core.files import Sealed
 
 FEW = [{"method": "Gradient"}, {"method": "IntegratedGradients", "points": 4}, {"method": "LimeTabular", "samples": 16}]
-TRIES = 20
+TRIES = 12
 
 
 class Doomed:

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler  # pydantic itself names it from 2.11 on
 from torch import Tensor
 
 from verax.core.registry import to_dict
