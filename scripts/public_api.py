@@ -3,11 +3,9 @@
 A test compares the list with the package, so that no name, parameter or default changes without a decision.
 """
 
-import contextlib
 import dataclasses
 import importlib
 import inspect
-import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +14,12 @@ from typing import Any
 import verax
 
 SNAPSHOT = Path(__file__).parents[1] / "tests" / "public_api.txt"
+# What is public beside verax itself: the names in their __all__, and nothing else.
+PUBLIC = (
+    *("adapters", "attribution", "auditing", "auditing.trials", "checking", "datasets", "groups", "interop"),
+    *("interop.captum", "interop.quantus", "interop.shap", "lakes", "metrics", "models", "monitoring", "paper.models"),
+    *("replacement", "results", "tables", "text", "tuning"),
+)
 
 
 def main() -> None:
@@ -23,23 +27,20 @@ def main() -> None:
     SNAPSHOT.write_text("\n".join(lines()) + "\n", encoding="utf-8")
 
 
-def packages() -> Iterator[ModuleType]:
-    """Verax and the packages in it that can be imported here, by name."""
+def modules() -> Iterator[ModuleType]:
+    """Verax and its public modules."""
     yield verax
-    for found in sorted(pkgutil.walk_packages(verax.__path__, "verax."), key=lambda found: found.name):
-        if found.ispkg and "._" not in found.name:
-            with contextlib.suppress(ModuleNotFoundError):  # an extra that is not installed here
-                yield importlib.import_module(found.name)
+    yield from (importlib.import_module(f"verax.{name}") for name in PUBLIC)
 
 
 def lines() -> Iterator[str]:
     """A line for each name in an ``__all__``, and for each public method and attribute of a class."""
-    for package in packages():
-        for name in sorted(getattr(package, "__all__", ())):
-            value = getattr(package, name)
-            yield f"{package.__name__}.{name}{parameters(value)}"
+    for module in modules():
+        for name in sorted(module.__all__):
+            value = getattr(module, name)
+            yield f"{module.__name__}.{name}{parameters(value)}"
             if inspect.isclass(value) and value.__module__.startswith("verax"):
-                yield from (f"{package.__name__}.{name}.{member}" for member in members(value))
+                yield from (f"{module.__name__}.{name}.{member}" for member in members(value))
 
 
 def members(kind: type) -> Iterator[str]:

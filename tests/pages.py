@@ -82,9 +82,13 @@ def commands(text):
     return lines if lines and all(line.startswith("verax ") for line in lines) else None
 
 
-def run_page(page, folder):
-    """Run a page in a folder, on one thread, and give its names; what it prints must be what it shows."""
+def run_page(page, folder, **names):
+    """Run a page in a folder, on one thread, and give its names; what it prints must be what it shows.
+
+    ``names`` are those that the page takes for given.
+    """
     module, printed = ModuleType("page"), None
+    vars(module).update(names)
     threads = torch.get_num_threads()
     mpl.use("agg")
     torch.set_num_threads(1)  # their number changes the last digits, and training makes more of them

@@ -57,7 +57,7 @@ def test_the_classifier_of_sentences_is_better_than_none(texts):
 
 
 def test_functions_of_the_test_sentences_are_unknown_to_training(texts):
-    names = [name for _, name in texts["found"].values()]
+    names = [name for _, name in texts["origins"].values()]
     parts = [{name for name, held_out in zip(names, texts["test"], strict=True) if held_out == own} for own in (0, 1)]
     assert not parts[0] & parts[1]
 

@@ -135,7 +135,9 @@ def test_the_recipe_of_conda_needs_what_the_project_needs() -> None:
     run = recipe.split("  run:\n")[1].split("tests:\n")[0]
     needed = [Requirement(one) for one in PROJECT["dependencies"]]
     wanted = {f"{other_names.get(one.name, one.name)} {one.specifier}" for one in needed}
-    assert set(re.findall(r"^ +- (.+)$", run, re.MULTILINE)) == wanted | {f"python {PROJECT['requires-python']}"}
+    assert set(re.findall(r"^ +- (.+)$", run, re.MULTILINE)) == wanted | {"python >=${{ python_min }}"}
+    (lowest,) = re.findall(r'python_min: "(.+)"', recipe)
+    assert f">={lowest}" == PROJECT["requires-python"]
 
 
 def test_every_file_with_a_placeholder_is_named_where_the_release_fills_them_in() -> None:

@@ -34,7 +34,8 @@ INNER = (
     "verax.metrics.result.Context",
     "verax.perturbation.",
     "verax.scoring.session.Session",
-)  # what metrics work with
+    "verax.statistics.totals.ScoreSums",
+)  # what metrics and totals work with
 
 
 def offered() -> Iterator[tuple[str, Any]]:

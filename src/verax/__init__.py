@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         models,
         monitoring,
         replacement,
+        results,
         tables,
         text,
     )
@@ -60,6 +61,7 @@ _FOLDERS = (
     "models",
     "monitoring",
     "replacement",
+    "results",
     "tables",
     "text",
 )

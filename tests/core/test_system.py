@@ -13,7 +13,7 @@ from verax.core import system
 SOURCES = Path(system.__file__).parents[1]
 OF_ONE_SYSTEM = re.compile(
     r"^\s*(import|from) (fcntl|grp|msvcrt|pty|pwd|resource|signal|termios|tty|winreg)\b"
-    r"|\bos\.(fork|getuid|geteuid|kill|killpg|name|sched_getaffinity|setsid|uname)\b|\bsys\.platform\b"
+    r"|\bos\.(fork|getuid|geteuid|kill|killpg|name|sched_getaffinity|setsid|uname|posix_fallocate)\b|\bsys\.platform\b"
     r"|[\"'](/dev/|/proc/|/sys/|/tmp|/etc/|[A-Z]:\\)",
     re.MULTILINE,
 )

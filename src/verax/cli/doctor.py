@@ -154,7 +154,8 @@ def extras(needed: Iterable[Requirement]) -> tuple[Extra, ...]:
     groups: dict[str, list[Requirement]] = {}
     for requirement in needed:
         name = extra_of(requirement)
-        if name not in ("", "all"):  # all of them is no extra of its own
+        here = not requirement.marker or requirement.marker.evaluate({"extra": name})
+        if here and name not in ("", "all"):  # all of them is no extra of its own
             groups.setdefault(name, []).append(requirement)
     states = []
     for name, members in sorted(groups.items()):

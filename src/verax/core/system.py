@@ -6,7 +6,7 @@ import importlib
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 _IS_WINDOWS = os.name == "nt"
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)  # what some network disks say to it
@@ -66,3 +66,9 @@ def sync_folder(folder: Path) -> None:
                 raise
         finally:
             os.close(opened)
+
+
+def reserve(file: BinaryIO, size: int) -> None:
+    """Reserve room on the disk; where the system cannot, a full disk may end the process that writes there."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)

@@ -184,7 +184,11 @@ class Distance:
 
 
 class Distances(list[Distance]):
-    """All distances of a call, the inputs as they are first."""
+    """All distances of a call, the inputs as they are first.
+
+    Args:
+        iterable: The distances.
+    """
 
     def to_frame(self, level: float = LEVEL) -> "pl.DataFrame":
         """One row each: ``metric``, ``attribution``, ``space``, ``ratio``, ``beyond`` with ``low`` and ``high``."""

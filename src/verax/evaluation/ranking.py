@@ -96,11 +96,17 @@ def all_pairs(result: Result, metric: str, level: float) -> Iterator[Difference]
 
 @dataclass(frozen=True)
 class AlternativeResult:
-    """The results of a comparison under another replacement."""
+    """The results of a comparison under another replacement.
 
-    replacement: str  # what removed features become there
-    evaluation: "Evaluation"  # results of the metrics that it makes a difference to
-    unsupported: Mapping[str, str]  # why others of them cannot be measured there, by name
+    Attributes:
+        replacement: What removed features become there.
+        evaluation: Results of the metrics that it makes a difference to.
+        unsupported: Why others of them cannot be measured there, by name.
+    """
+
+    replacement: str
+    evaluation: "Evaluation"
+    unsupported: Mapping[str, str]
 
     @property
     def guided(self) -> bool:
@@ -110,10 +116,15 @@ class AlternativeResult:
 
 @dataclass(frozen=True)
 class PairUnderBoth:
-    """Two attributions under both replacements, first minus second each time."""
+    """Two attributions under both replacements, first minus second each time.
 
-    default: Difference  # their difference under the replacement of the comparison
-    other: Difference  # that under the other one
+    Attributes:
+        default: Their difference under the replacement of the comparison.
+        other: That under the other one.
+    """
+
+    default: Difference
+    other: Difference
 
     @property
     def turns(self) -> bool:

@@ -29,6 +29,8 @@ from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Output, checked_output
 from verax.scoring.scorer import Scorer
 
+__all__ = ["directed_prediction_change", "infidelity", "prediction_change", "sensitivity_n"]
+
 
 def prediction_change(
     forward_func: Any,

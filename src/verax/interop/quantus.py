@@ -9,6 +9,8 @@ from verax.problem.problem import Problem
 from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer
 
+__all__ = ["DirectedPredictionChange", "PredictionChange"]
+
 _quantus = optional_package("quantus", "quantus", "verax.interop.quantus")
 _enums = _quantus.helpers.enums
 

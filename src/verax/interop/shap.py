@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+__all__ = ["Explained", "from_explanation"]
+
 
 class Explained(NamedTuple):
     """What an explanation holds.

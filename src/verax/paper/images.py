@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from verax.core.shapes import Int, Shaped
-from verax.core.system import available_cores
+from verax.core.system import available_cores, reserve
 from verax.data.limits import positive_variable
 
 Progress = Callable[[int, int], None]
@@ -113,17 +113,16 @@ def decode_images(
 def create_pixels(path: Path, shape: tuple[int, ...]) -> Shaped[np.ndarray, "n 3 size size"]:
     """Create a memory-mapped uint8 ``.npy`` file, with its room on the disk reserved."""
     pixels = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
-    if hasattr(os, "posix_fallocate"):  # without it a full disk would end the process, not raise an error
-        with path.open("r+b") as file:
-            try:
-                os.posix_fallocate(file.fileno(), 0, pixels.offset + pixels.nbytes)
-            except OSError as error:
-                raise OSError(
-                    error.errno,
-                    f"cache: the decoded images need {pixels.nbytes / 1e9:.1f} GB ({os.strerror(error.errno or 0)}); "
-                    "free the room or choose another directory",
-                    str(path.parent.parent),
-                ) from error
+    with path.open("r+b") as file:
+        try:
+            reserve(file, pixels.offset + pixels.nbytes)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cache: the decoded images need {pixels.nbytes / 1e9:.1f} GB ({os.strerror(error.errno or 0)}); "
+                "free the room or choose another directory",
+                str(path.parent.parent),
+            ) from error
     return pixels
 
 
