@@ -6,7 +6,7 @@
 - ``isic-linear/claims.csv``, of ``verax study claims ISIC_STUDY --out docs/results/paper/isic-linear``,
 - ``images-and-tables.csv`` of ``scripts/images_and_tables.py``,
 - ``heloc-seeds.csv`` of ``scripts/heloc_seeds.py``: in how many seeds a claim holds, where that is not all or none,
-- ``isic-2026-11-16.csv`` for models that those do not have: an earlier run on a GPU.
+- ``isic-2026-11-16.csv`` for what those do not answer about a model: an earlier run on a GPU.
 """
 
 import csv
@@ -107,10 +107,10 @@ def alone(rows: Sequence[Row]) -> list[Row]:
 
 def table(today: Sequence[Row], dated: Sequence[Row], seeds: Sequence[Row]) -> str:
     """A row per claim, in the paper's order."""
-    models = {row["model"] for row in today}
+    answered = {(row["claim"], row["model"]) for row in today}
     held = holding(seeds)
     cells: dict[tuple[int, str], dict[str, str]] = {}
-    for row in [*today, *(row for row in dated if row["model"] not in models)]:
+    for row in [*today, *(row for row in dated if (row["claim"], row["model"]) not in answered)]:
         column, first = OTHERS.get(row["model"], (row["model"], ""))
         found = cells.setdefault((int(row["number"]), row["claim"]), {})
         if row["verdict"] != "not measured" and column in MODELS:
