@@ -11,7 +11,6 @@ import argparse
 import json
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,21 +79,18 @@ def main() -> None:
 
 
 def computed(study: Study, machine: Machine, processes: int, end: float) -> dict[str, Any]:
-    """Compute what is missing, and meanwhile, in a thread, how far Infidelity's own error reaches."""
+    """Compute what is missing, and then how far Infidelity's own error reaches; both at once need too much memory."""
     present = study.store.contents("scores", study.stems).files
     todo = [unit for unit in study.units if unit.stem not in present]
     began, complete = time.monotonic(), True
-    with ThreadPoolExecutor(1) as thread, watching(len(todo)) as watcher:
-        tables = thread.submit(uncertainty, study, machine)
+    with watching(len(todo)) as watcher:
         try:
             work = StudyWork(str(study.store.folder.absolute()), tuple(study.imports), machine)
             with Processes([work] * processes) as engine:
                 list(engine.run(shares(todo, processes), Deadline(watcher, end)))
         except OutOfTimeError:
             complete = False
-        units_seconds = time.monotonic() - began
-        uncertainty_seconds = tables.result()
-    seconds = {"wall_seconds": units_seconds, "uncertainty_seconds": uncertainty_seconds}
+    seconds = {"wall_seconds": time.monotonic() - began, "uncertainty_seconds": uncertainty(study, machine)}
     return {**seconds, "units_before": len(present), "complete": complete}
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -9,9 +10,11 @@ import torch
 from polars.testing import assert_frame_equal
 
 import calls
+import verax
 from verax.attribution import LimeTabular
 from verax.metrics import Infidelity, InfidelityUncertainty
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
+from verax.study import uncertainty
 from verax.study.spec import UncertaintySpec
 from verax.study.store import Store
 from verax.study.study import open_study
@@ -50,3 +53,24 @@ def test_every_configuration_of_lime_is_studied_in_chunks(finished: Path, tmp_pa
     assert parts["configuration"].unique(maintain_order=True).to_list() == [one.canonical for one in lime]
     assert (len(parts), parts["inputs"].unique().to_list()) == (3 * 2, [5])
     assert_frame_equal(parts, studied(5), check_exact=False)
+
+
+def test_attributions_too_large_for_the_memory_are_resampled_in_parts(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = open_study(finished).models["Cancer-Linear"]
+    model = replace(model, configurations=(LimeTabular(samples=8), LimeTabular(1.0, samples=8)))
+    cache = Store(tmp_path).cache(0.0)
+    calls_made: list[int] = []
+    run = InfidelityUncertainty.__call__
+
+    def counted(resampling: InfidelityUncertainty, problem: verax.Problem, attributions: Any) -> Any:
+        calls_made.append(len(problem))
+        return run(resampling, problem, attributions)
+
+    monkeypatch.setattr(InfidelityUncertainty, "__call__", counted)
+    whole = uncertainty_table(model, Infidelity(), ASKED, Machine(), cache)
+    monkeypatch.setattr(uncertainty, "_RESAMPLED_BYTES", 2 * 2 * 4 * model.inputs[0].numel())
+    parts = uncertainty_table(model, Infidelity(), ASKED, Machine(), cache)
+    assert calls_made == [4, 1, 2, 2, 1]  # units of four inputs, then two at once
+    assert_frame_equal(parts, whole, check_exact=False)

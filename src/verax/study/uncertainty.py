@@ -86,8 +86,11 @@ def uncertainty_table(
         explained = explain(model, configurations, rows, machine, cache).values
         problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
         # a unit's attributions fit into a GPU's memory once, not the several times that resampling needs them
-        for part in pieces(len(problem), max(1, _RESAMPLED_BYTES // (4 * problem.inputs[0].numel() * len(explained)))):
-            parts.append(resampling(problem[part], {name: values[part] for name, values in explained.items()}))
+        at_once = max(1, _RESAMPLED_BYTES // (4 * problem.inputs[0].numel() * len(explained)))
+        parts += [
+            resampling(problem[part], {name: values[part] for name, values in explained.items()})
+            for part in pieces(len(problem), at_once)
+        ]
     result = joined(parts)
     # each is computed for all configurations when it is asked for
     values, resampled, analytic = result.mean_value, result.mean_resampled, result.mean_analytic
