@@ -26,6 +26,7 @@ from verax.paper.models import Linear
 RUN = CliRunner()
 ELSEWHERE = {"tune"}  # commands with a contract suite of their own
 NO_CUDA = "cuda:99"  # there is no machine with so many
+A_MISSING_DEVICE = f"--device: expected a device of this machine, got {NO_CUDA}; torch finds"
 
 EVALUATE = "evaluate --model {model} --inputs {x.npy} --attributions {a.npy}"
 LAKE = "lake --model {model} --inputs {new} --out {new}/scores --method Gradient"
@@ -119,7 +120,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "no rights": (f"{EVALUATE} --out {{forbidden}}/r.parquet", "--out: {forbidden}/r.parquet cannot be written"),
         "no rights for a report": (f"{EVALUATE} --report {{forbidden}}/r.html", "--report: {forbidden}/r.html cannot"),
         "its own model": (f"{EVALUATE} --out {{table.parquet}} --attributions {{table.parquet}}", "also read"),
-        "a missing device": (f"{EVALUATE} --device {NO_CUDA} --out {{new}}.parquet", f"--device: {NO_CUDA}"),
+        "a missing device": (f"{EVALUATE} --device {NO_CUDA} --out {{new}}.parquet", A_MISSING_DEVICE),
     },
     "train": {
         "no arguments": ("train", "Missing argument 'dataset'"),
@@ -145,7 +146,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "its own start": (f"{TRAIN} --init {{model}} --out {{model}}", "--out: {model} is also read"),
         "an unknown device": (f"{TRAIN} --device abacus --out {{new}}.safetensors", "device: expected a torch device"),
         "a folder of other things": ("train isic linear --data {folder} --out {new}.safetensors", "{folder}"),
-        "a missing device": (f"{TRAIN} --device {NO_CUDA} --out {{new}}.safetensors", f"--device: {NO_CUDA}"),
+        "a missing device": (f"{TRAIN} --device {NO_CUDA} --out {{new}}.safetensors", A_MISSING_DEVICE),
     },
     "study run": {
         "no arguments": ("study run", "Missing argument 'spec'"),
@@ -162,7 +163,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "another study's directory": ("study run demo --out {study}", "{study}: holds another study"),
         "a file as a folder": ("study run {study.toml} --out {regular}", "regular is no folder"),
         "no rights": ("study run {study.toml} --out {forbidden}/study", "--out: {forbidden}/study cannot be written"),
-        "a missing device": (f"{STUDY} --device {NO_CUDA}", f"--device: {NO_CUDA}"),
+        "a missing device": (f"{STUDY} --device {NO_CUDA}", A_MISSING_DEVICE),
         "a device for nothing": (f"{STUDY} --device meta", "--device: expected cpu, cuda or mps, got meta"),
         "a plan without rights": ("study run {study.toml} --out {forbidden}/study --dry-run", "cannot be written"),
         "a plan without data": ("study run paper-heloc --data {new}.csv --out {new} --dry-run --json", "{new}.csv"),
@@ -182,7 +183,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
     },
     "verify": {
         "no share": ("verify {study} --sample half", "--sample: expected a share such as 1%"),
-        "a missing device": (f"verify {{study}} --device {NO_CUDA}", f"--device: {NO_CUDA}"),
+        "a missing device": (f"verify {{study}} --device {NO_CUDA}", A_MISSING_DEVICE),
     },
     "doctor": {
         "an unknown option": ("doctor --cure", "No such option: --cure"),
@@ -357,7 +358,8 @@ def test_the_same_in_a_process_of_its_own(world: Path, tmp_path: Path) -> None:
 def test_a_gpu_that_is_not_there(command: str, world: Path) -> None:
     found = RUN.invoke(app, [*filled(command, world).split(), "--device", "cuda"])
     assert found.exit_code == 2
-    assert found.stderr == "verax: --device: cuda was asked for, but torch finds no CUDA device here; use cpu.\n"
+    expected = "expected a device of this machine, got cuda; torch finds no CUDA device; use cpu."
+    assert found.stderr == f"verax: --device: {expected}\n"
 
 
 @pytest.mark.parametrize(

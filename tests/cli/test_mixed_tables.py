@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 import verax
 from verax.cli import app
 from verax.metrics import Infidelity, PredictionChange
-from verax.problem.tables import FrameModel
+from verax.scoring.raw_rows import FrameModel
 
 skops = pytest.importorskip("skops.io", reason="needs the extra sklearn-files")
 

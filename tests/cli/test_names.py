@@ -8,7 +8,7 @@ from verax.cli import complete
 from verax.data.catalogue import names, source_of
 from verax.metrics import METRICS
 from verax.paper.models.recipes import RECIPES
-from verax.problem.replacement.words import sayable
+from verax.problem.replacement.base import sayable
 from verax.study.spec import shipped
 
 LARGE = ("torch", "numpy", "scipy", "polars", "sklearn", "matplotlib")

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from verax.data.base import Split
-from verax.data.columns import Columns, columns_of, read_labels
+from verax.data.columns import Column, Columns, columns_of, read_labels
 from verax.data.file import encode, held_out_rows
 from verax.data.limits import LimitError, check_bytes, unpacked_bytes
 
@@ -24,7 +24,7 @@ def test_limits_check_bytes():
 
 def test_file_encode():
     values = np.array([[1.0, 0.0], [np.nan, 1.0], [3.0, 1.0], [2.0, 1.0], [2.0, np.nan]])
-    table = Columns(("age", "town"), values, (None, ("Graz", "Wien")))
+    table = Columns((Column("age"), Column("town", ("Graz", "Wien"))), values)
     result = encode(table, Split(np.arange(4), np.array([4]), np.array([4]), 0), "people")
     assert (result.inputs[1].tolist(), result.features.tolist(), result.baselines.tolist()) == (
         [2.0, 0.0, 1.0, 0.0],

@@ -8,7 +8,7 @@ import pytest
 
 from verax.data.array_files import read_table, read_words
 from verax.data.limits import LimitError
-from verax.problem.text.files import read_texts
+from verax.problem.files.texts import read_texts
 
 MANY = 300_000
 LARGE: dict[str, dict[str, Any]] = {

@@ -164,7 +164,12 @@ BAD_ARGUMENTS = {
     "order: unknown": (dpc, {"order": "random"}, ValueError, "order: .*'magnitude', 'signed', 'literal'.*'random'"),
     "order: of a metric": (DirectedPredictionChange, {"order": "sign"}, ValueError, "order: .*'signed'.*'sign'"),
     "curve: unknown": (PredictionChange, {"curve": "area"}, ValueError, "curve: .*'increments'.*'area'"),
-    "output: unknown": (pc, {"output": "score"}, ValueError, 'output: .*"probability" or "logit".*\'score\''),
+    "output: unknown": (
+        pc,
+        {"output": "score"},
+        ValueError,
+        "output: expected one of 'probability', 'logit', got 'score'",
+    ),
     "features: unknown word": (pc, {"features": "superpixel"}, ValueError, "features: .*\"pixel\".*'superpixel'"),
     "features: pixels of a table": (pc, {"features": "pixel"}, ValueError, r'features: "pixel" needs.*\(4,\)'),
     "features: wrong shape": (
@@ -281,7 +286,7 @@ BAD_ARGUMENTS = {
         verax.Scorer,
         {"returns": "logit"},
         ValueError,
-        'returns: .*"logits" or "probabilities".*\'logit\'',
+        "returns: expected one of 'logits', 'probabilities', 'values', got 'logit'",
     ),
     "returns: logits of a scikit-learn classifier": (
         verax.Scorer,
@@ -293,7 +298,7 @@ BAD_ARGUMENTS = {
         verax.Scorer,
         {"model": abs, "returns": "logits", "takes": "np"},
         ValueError,
-        'takes: .*"torch" or "numpy".*\'np\'',
+        "takes: expected one of 'torch', 'numpy', got 'np'",
     ),
     "takes: for a module": (verax.Scorer, {"takes": "numpy"}, ValueError, "takes: only for plain callables"),
 }
@@ -381,13 +386,13 @@ BAD_OUTPUTS = {
         pc,
         {"model": returning(lambda x: 1 + x[:, :2], "probabilities")},
         ValueError,
-        r'model: said to return probabilities.*1\.1 to 2.*returns="logits"',
+        r'model: expected probabilities.*1\.1 to 2.*returns="logits"',
     ),
     "probabilities below 0": (
         evaluate,
         {"model": returning(lambda x: -x[:, 0], "probabilities")},
         ValueError,
-        "model: said to return probabilities.*from -0.9 to -0.1",
+        "model: expected probabilities.*from -0.9 to -0.1",
     ),
 }
 

@@ -12,7 +12,7 @@ import torch
 import xgboost
 
 from verax.models import open_model
-from verax.scoring.model_files.safe_loading import check_loads
+from verax.scoring.model_files.opening import check_loads
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 

@@ -34,8 +34,8 @@ def test_it_is_where_also_for_the_largest_numbers(dtype: torch.dtype) -> None:
     assert must_choose(inputs, baselines)
     for bits in range(16):
         mask = torch.tensor([[bool(bits >> place & 1) for place in range(4)]])
-        found = replaced(inputs, baselines, mask.to(dtype), chosen=must_choose(inputs, baselines))
-        assert torch.equal(found, torch.where(mask, baselines, inputs))
+        result = replaced(inputs, baselines, mask.to(dtype), chosen=must_choose(inputs, baselines))
+        assert torch.equal(result, torch.where(mask, baselines, inputs))
     small = inputs / 16
     assert not must_choose(small, small)
 

@@ -84,10 +84,10 @@ def check_against_plain_curves(x, attributions, features, maps, steps):
     ],
 )
 def test_words_choose_a_grid(features, inputs, cell):
-    found = feature_map(features, inputs)
-    assert found == Grid(tuple(inputs.shape[1:]), cell)
-    assert found.most == int(np.prod(cell))
-    assert found.counts(slice(0, 2)).tolist() == [found.most]
+    result = feature_map(features, inputs)
+    assert result == Grid(tuple(inputs.shape[1:]), cell)
+    assert result.most == int(np.prod(cell))
+    assert result.counts(slice(0, 2)).tolist() == [result.most]
 
 
 @pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray, lambda x: x.tolist(), lambda x: x.to(torch.uint8)])
@@ -97,7 +97,7 @@ def test_a_map_may_be_any_array_of_whole_numbers(kind):
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("given", "expected"),
     [
         ([0, 0, 1, 2, 2, 1, 0], [0, 0, 1, 2, 2, 1, 0]),
         ([10, 10, 500, 7, 7, 500, 10], [1, 1, 2, 0, 0, 2, 1]),
@@ -106,27 +106,27 @@ def test_a_map_may_be_any_array_of_whole_numbers(kind):
     ],
     ids=["consecutive", "gaps", "negative", "one group"],
 )
-def test_group_numbers_become_consecutive_in_their_old_order(given, wanted):
-    found = feature_map(torch.tensor(given), TABLE)
-    assert found.map.tolist() == [wanted]
-    assert found.most == max(wanted) + 1
+def test_group_numbers_become_consecutive_in_their_old_order(given, expected):
+    result = feature_map(torch.tensor(given), TABLE)
+    assert result.map.tolist() == [expected]
+    assert result.most == max(expected) + 1
 
 
 def test_group_numbers_become_consecutive_in_each_map():
-    found = feature_map(torch.tensor([[5, 5, 9, 9, 9, 9, 9], [0, 1, 2, 3, 3, 3, 3], [7, 6, 5, 4, 3, 2, 1]]), TABLE)
-    assert found.map.tolist() == [[0, 0, 1, 1, 1, 1, 1], [0, 1, 2, 3, 3, 3, 3], [6, 5, 4, 3, 2, 1, 0]]
-    assert found.counts(slice(None)).tolist() == [2, 4, 7]
-    assert found.counts(slice(1, 2)).tolist() == [4]
-    assert found.most == 7
+    result = feature_map(torch.tensor([[5, 5, 9, 9, 9, 9, 9], [0, 1, 2, 3, 3, 3, 3], [7, 6, 5, 4, 3, 2, 1]]), TABLE)
+    assert result.map.tolist() == [[0, 0, 1, 1, 1, 1, 1], [0, 1, 2, 3, 3, 3, 3], [6, 5, 4, 3, 2, 1, 0]]
+    assert result.counts(slice(None)).tolist() == [2, 4, 7]
+    assert result.counts(slice(1, 2)).tolist() == [4]
+    assert result.most == 7
 
 
 @pytest.mark.parametrize("shape", [(C, H, W), (H, W), (N, C, H, W), (N, H, W)], ids=str)
 def test_image_maps_with_and_without_channels_for_all_and_for_each(shape):
     given = whole(4, *shape)
-    found = feature_map(given, IMAGES)
+    result = feature_map(given, IMAGES)
     full = given if len(shape) in (3, 4) and shape[-3] == C else given.unsqueeze(-3)
-    wanted = full.expand(*((N,) if shape[0] == N else ()), C, H, W).reshape(-1, C * H * W)
-    assert torch.equal(found.map, wanted)
+    expected = full.expand(*((N,) if shape[0] == N else ()), C, H, W).reshape(-1, C * H * W)
+    assert torch.equal(result.map, expected)
 
 
 # Reduce and expand
@@ -141,9 +141,9 @@ def test_grid_reduce_and_expand(features):
     mask = grid.expand(chosen, torch.arange(N)).expand(IMAGES.shape)
     for row, c, h, w in itertools.product(range(N), range(C), range(H), range(W)):
         feature = (c * H + h) * W + w if features == "element" else h * W + w
-        wanted = IMAGES[row, c, h, w] if features == "element" else IMAGES[row, :, h, w].sum()
-        torch.testing.assert_close(reduced[0, row, feature], wanted)
-        torch.testing.assert_close(reduced[1, row, feature], 2 * wanted)
+        expected = IMAGES[row, c, h, w] if features == "element" else IMAGES[row, :, h, w].sum()
+        torch.testing.assert_close(reduced[0, row, feature], expected)
+        torch.testing.assert_close(reduced[1, row, feature], 2 * expected)
         assert mask[row, c, h, w] == chosen[row, feature]
 
 
@@ -157,9 +157,9 @@ def test_group_reduce_and_expand(shape):
     groups = feature_map(whole(6, *shape, seed=3), IMAGES)
     maps = groups.map.expand(N, -1).reshape(IMAGES.shape)
     rows = slice(1, N)
-    wanted = plain_reduce(IMAGES, maps, groups.most)
-    torch.testing.assert_close(groups.reduce(IMAGES[rows], rows), wanted[rows])
-    torch.testing.assert_close(groups.reduce(torch.stack((IMAGES, -IMAGES))[:, rows], rows)[1], -wanted[rows])
+    expected = plain_reduce(IMAGES, maps, groups.most)
+    torch.testing.assert_close(groups.reduce(IMAGES[rows], rows), expected[rows])
+    torch.testing.assert_close(groups.reduce(torch.stack((IMAGES, -IMAGES))[:, rows], rows)[1], -expected[rows])
     owner = torch.tensor([2, 0, 2, 1])
     chosen = whole(2, len(owner), groups.most).bool()
     mask = groups.expand(chosen, owner)
@@ -205,9 +205,9 @@ def test_pixel_attributions_may_have_one_channel_or_none(given, channels, stacke
     x = normal(N, channels, H, W)
     one = normal(N, 1, H, W, seed=1)
     short = one.reshape(given)
-    found = calls.prediction_change(SCORER, x, torch.stack((short, -short)) if stacked else short)
-    wanted = calls.prediction_change(SCORER, x, {"one": one.expand_as(x) / channels})
-    torch.testing.assert_close(found.morf[0] if stacked else found.morf, wanted.morf["one"])
+    result = calls.prediction_change(SCORER, x, torch.stack((short, -short)) if stacked else short)
+    expected = calls.prediction_change(SCORER, x, {"one": one.expand_as(x) / channels})
+    torch.testing.assert_close(result.morf[0] if stacked else result.morf, expected.morf["one"])
 
 
 # What can be read two ways
@@ -229,17 +229,17 @@ def test_a_map_that_may_be_for_all_images_or_for_each_is_refused():
 
 def test_a_map_that_is_the_same_either_way_is_taken():
     flat = whole(4, H, W)
-    wanted = feature_map(flat, SQUARE).map
-    assert torch.equal(feature_map(flat.expand(3, H, W), SQUARE).map, wanted)
+    expected = feature_map(flat, SQUARE).map
+    assert torch.equal(feature_map(flat.expand(3, H, W), SQUARE).map, expected)
     assert torch.equal(feature_map(whole(4, 1, H, W), normal(1, 1, H, W)).map, whole(4, 1, H, W).reshape(1, -1))
 
 
 @pytest.mark.parametrize("shape", [(1, C, H, W), (N, 1, H, W), (1, 1, H, W)], ids=str)
 def test_length_one_stands_for_all_inputs_or_all_channels(shape):
     given = whole(4, *shape)
-    found = feature_map(given, IMAGES).map
-    assert found.shape == (shape[0], C * H * W)
-    assert torch.equal(found.expand(N, -1), feature_map(given.expand(N, C, H, W), IMAGES).map)
+    result = feature_map(given, IMAGES).map
+    assert result.shape == (shape[0], C * H * W)
+    assert torch.equal(result.expand(N, -1), feature_map(given.expand(N, C, H, W), IMAGES).map)
 
 
 @pytest.mark.parametrize("shape", [(2, 1, H, W), (1, C, 1, W), (N, C, H, 1), (1, 1, 1, 1), (1, 7)], ids=str)
@@ -299,12 +299,12 @@ def test_groups_equal_a_table_with_one_column_per_group():
         large = measure(
             verax.Scorer(lambda x: x @ weight, returns="logits"), small[:, groups], attributions, features=groups
         )
-        wanted = measure(verax.Scorer(lambda x: x @ small_weight, returns="logits"), small, small_attributions)
-        torch.testing.assert_close(large.morf, wanted.morf)
-        torch.testing.assert_close(large.lerf, wanted.lerf)
+        expected = measure(verax.Scorer(lambda x: x @ small_weight, returns="logits"), small, small_attributions)
+        torch.testing.assert_close(large.morf, expected.morf)
+        torch.testing.assert_close(large.lerf, expected.lerf)
         if measure is calls.prediction_change:
-            torch.testing.assert_close(large.value, wanted.value)
-        assert large.rows == wanted.rows == 5 * 8
+            torch.testing.assert_close(large.value, expected.value)
+        assert large.rows == expected.rows == 5 * 8
 
 
 def test_one_map_for_all_equals_the_same_map_for_each():
@@ -337,10 +337,10 @@ def test_ragged_groups_equal_each_input_alone(columns, counts, steps, measure):
     for row, count in enumerate(counts):
         alone = measure(SCORER, x[row : row + 1], a[row : row + 1], features=maps[row : row + 1], steps=steps)
         for curve in ("morf", "lerf"):
-            found, wanted = getattr(together, curve)[row], getattr(alone, curve)[0]
-            torch.testing.assert_close(found[[0, -1]], wanted[[0, -1]])
+            result, expected = getattr(together, curve)[row], getattr(alone, curve)[0]
+            torch.testing.assert_close(result[[0, -1]], expected[[0, -1]])
             if count >= steps:
-                torch.testing.assert_close(found, wanted)
+                torch.testing.assert_close(result, expected)
         if count >= steps:
             torch.testing.assert_close(together.value[row], alone.value[0])
 
@@ -363,16 +363,16 @@ def test_inputs_with_fewer_groups_than_steps_are_valued_as_if_alone(columns, cou
 @pytest.mark.parametrize("order", ["signed", "magnitude"])
 def test_ragged_groups_do_not_depend_on_how_inputs_are_cut_into_blocks(columns, counts, steps, order, monkeypatch):
     x, a, maps = normal(5, columns), normal(5, columns, seed=1), ragged(columns, counts)
-    wanted = calls.prediction_change(SCORER, x, a, features=maps, steps=steps, order=order)
+    expected = calls.prediction_change(SCORER, x, a, features=maps, steps=steps, order=order)
     monkeypatch.setattr("verax.perturbation.guided.block_bytes", lambda device: 1)
-    found = calls.prediction_change(SCORER, x, a, features=maps, steps=steps, order=order)
-    torch.testing.assert_close(found.morf, wanted.morf)
-    torch.testing.assert_close(found.lerf, wanted.lerf)
+    result = calls.prediction_change(SCORER, x, a, features=maps, steps=steps, order=order)
+    torch.testing.assert_close(result.morf, expected.morf)
+    torch.testing.assert_close(result.lerf, expected.lerf)
 
 
 def test_ragged_groups_in_infidelity_do_not_depend_on_how_inputs_are_cut_into_blocks(monkeypatch):
     x, a, maps = normal(5, 12), normal(5, 12, seed=1), ragged(12, [4, 6, 3, 9, 4])
     options = {"features": maps, "subset": 2, "samples": 12}
-    wanted = calls.infidelity(SCORER, x, a, **options)
+    expected = calls.infidelity(SCORER, x, a, **options)
     monkeypatch.setattr("verax.perturbation.sampled.block_bytes", lambda device: 1)
-    torch.testing.assert_close(calls.infidelity(SCORER, x, a, **options).value, wanted.value)
+    torch.testing.assert_close(calls.infidelity(SCORER, x, a, **options).value, expected.value)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import verax
-from verax.problem.attributed import advice, plain_attributions, with_rows
+from verax.problem.attributed import attributed, plain_attributions
 
 X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
 
@@ -47,15 +47,18 @@ def test_anything_else_stays(value):
     assert plain_attributions(value) is value
 
 
-def test_a_single_input_may_lack_its_axis():
-    shapes = [(1, 3, 4, 5), (1, 1, 4, 5), (1, 4, 5)]
-    assert with_rows(torch.zeros(3, 4, 5), shapes).shape == (1, 3, 4, 5)
-    assert with_rows(torch.zeros(4, 5), shapes).shape == (1, 4, 5)
-    for shape in ((1, 3, 4, 5), (1, 4, 5), (7, 1, 3, 4, 5), (4, 6)):
-        assert with_rows(torch.zeros(shape), shapes).shape == shape
+IMAGES = verax.Problem(verax.Scorer(lambda rows: rows.flatten(1).sum(1), returns="values"), torch.ones(1, 3, 4, 5))
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5), (4, 5), (1, 3, 4, 5), (1, 4, 5), (1, 1, 4, 5)])
+def test_a_single_input_may_lack_its_axis(shape):
+    assert len(attributed(IMAGES, torch.zeros(shape)).attributions[0]) == 1
 
 
 def test_advice_for_classes_and_for_several():
-    assert "verax.interop.shap.from_explanation(explanation, target=...)" in advice((4, 3, 2), (4, 3))
-    assert "give each a name" in advice((2, 4, 3), (4, 3))
-    assert advice((4, 5), (4, 3)) == ""
+    with pytest.raises(ValueError, match=r"verax\.interop\.shap\.from_explanation\(explanation, target=\.\.\.\)"):
+        attributed(IMAGES, torch.zeros(1, 3, 4, 5, 2))
+    with pytest.raises(ValueError, match=r"give each a name"):
+        attributed(IMAGES, {"both": torch.zeros(2, 1, 3, 4, 5)})
+    with pytest.raises(ValueError, match=r"or a stack \(K, 1, 3, 4, 5\)\.$"):
+        attributed(IMAGES, torch.zeros(4, 6))

@@ -46,20 +46,20 @@ def maps(features):
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 9])
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_windows_hold_neighbouring_steps(width, per_channel):
-    found = groups.windows(T, C, width, per_channel=per_channel)
-    assert found.shape == (T, C)
+    result = groups.windows(T, C, width, per_channel=per_channel)
+    assert result.shape == (T, C)
     for step, channel in np.ndindex(T, C):
-        wanted = (step // width) * C + channel if per_channel else step // width
-        assert found[step, channel] == wanted
-    assert sorted(found.unique().tolist()) == list(range(int(found.max()) + 1))
+        expected = (step // width) * C + channel if per_channel else step // width
+        assert result[step, channel] == expected
+    assert sorted(result.unique().tolist()) == list(range(int(result.max()) + 1))
 
 
 @pytest.mark.parametrize("kind", [torch.as_tensor, lambda mask: mask.numpy()])
 def test_tokens_are_numbered_in_each_text(kind):
     present = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 1]]).bool()  # padded at either end
-    found = groups.tokens(kind(present), dimensions=2)
-    assert type(found) is type(kind(present))
-    for text, mask in zip(found, present, strict=True):
+    result = groups.tokens(kind(present), dimensions=2)
+    assert type(result) is type(kind(present))
+    for text, mask in zip(result, present, strict=True):
         assert text.shape == (4, 2)
         assert (text[:, 0] == text[:, 1]).all()
         assert text[mask.nonzero()[:, 0], 0].tolist() == list(range(int(mask.sum())))
@@ -85,7 +85,7 @@ def test_wrong_arguments_are_named():
 @pytest.mark.parametrize("reading", ["pc", "magnitude", "signed", "literal"])
 def test_pc_and_dpc_are_the_plain_definitions(features, steps, reading):
     metric = PredictionChange(steps=steps) if reading == "pc" else DirectedPredictionChange(reading, steps)
-    found = calls.evaluate(
+    result = calls.evaluate(
         SCORER, SERIES, ATTRIBUTIONS, {"it": metric}, target=TARGET, baselines=BASELINES, features=features
     )["it"]
     order = "magnitude" if reading == "magnitude" else "signed"
@@ -101,8 +101,8 @@ def test_pc_and_dpc_are_the_plain_definitions(features, steps, reading):
             min(steps, count),
         )
         morf, lerf = (reference.metric_curve(curve, reading, "cumulative") for curve in curves)
-        assert found.value[row].item() == pytest.approx(reference.weighted_abpc(lerf, morf), abs=1e-12)
-        assert found.directed_morf[row, : len(morf)].tolist() == pytest.approx(morf, abs=1e-12)
+        assert result.value[row].item() == pytest.approx(reference.weighted_abpc(lerf, morf), abs=1e-12)
+        assert result.directed_morf[row, : len(morf)].tolist() == pytest.approx(morf, abs=1e-12)
 
 
 class Recording:
@@ -119,7 +119,7 @@ class Recording:
 def measured(metric, features, row):
     """A metric of one series, and the rows that the model was asked for."""
     recording = Recording()
-    found = calls.evaluate(
+    result = calls.evaluate(
         verax.Scorer(recording, returns="probabilities", takes="numpy"),
         SERIES[row : row + 1],
         ATTRIBUTIONS[row : row + 1],
@@ -128,7 +128,7 @@ def measured(metric, features, row):
         baselines=BASELINES,
         features=features[row : row + 1] if features.ndim == 3 else features,
     )
-    return found["it"], recording
+    return result["it"], recording
 
 
 @pytest.mark.parametrize("features", WINDOWS.values(), ids=WINDOWS)
@@ -136,11 +136,11 @@ def measured(metric, features, row):
 def test_infidelity_is_the_plain_definition(features, settings):
     metric = Infidelity(samples=30, **settings)
     for row, one in enumerate(maps(features)):
-        found, recording = measured(metric, features, row)
+        result, recording = measured(metric, features, row)
         x, drawn = SERIES[row].flatten().numpy(), recording.rows[-30:]
         attribution_row, score = ATTRIBUTIONS[row].flatten().numpy(), NETWORK.score(int(TARGET[row]))
-        wanted = reference.infidelity(score, x, drawn, attribution_row, metric.normalize, metric.draws.effect)
-        assert found.value.item() == pytest.approx(wanted, rel=1e-9)
+        expected = reference.infidelity(score, x, drawn, attribution_row, metric.normalize, metric.draws.effect)
+        assert result.value.item() == pytest.approx(expected, rel=1e-9)
         moved = np.stack(drawn) != x
         for group in set(one):  # a group moves as one
             part = moved[:, np.array(one) == group]
@@ -153,14 +153,14 @@ def test_infidelity_is_the_plain_definition(features, settings):
 def test_sensitivity_n_compares_the_sum_over_groups_with_their_effect(features):
     metric = SensitivityN(sizes=(1,), samples=25)
     for row, one in enumerate(maps(features)):
-        found, recording = measured(metric, features, row)
+        result, recording = measured(metric, features, row)
         score, x = NETWORK.score(int(TARGET[row])), SERIES[row].flatten().numpy()
         sums = reference.feature_sums(ATTRIBUTIONS[row].flatten().numpy(), one)
         squares = []
         for drawn in recording.rows[-25:]:
             (gone,) = {reference.feature_of_element(one)[element] for element in (drawn != x).nonzero()[0]}
             squares.append((sums[gone] - (score(x) - score(drawn))) ** 2)
-        assert found.value.item() == pytest.approx(np.mean(squares) ** 0.5, rel=1e-9)
+        assert result.value.item() == pytest.approx(np.mean(squares) ** 0.5, rel=1e-9)
 
 
 def test_the_predicted_class_is_followed_where_none_is_given():
@@ -243,7 +243,7 @@ def test_attributions_of_series_are_those_of_the_flat_rows(method):
     flat = torch.nn.Sequential(torch.nn.Linear(T * C, 8), torch.nn.ReLU(), torch.nn.Linear(8, CLASSES)).double()
     shaped = torch.nn.Sequential(torch.nn.Flatten(), *flat)
     background, labels = normal(20, T, C, seed=5), torch.arange(20) % CLASSES
-    said = {"target": TARGET, "background_labels": labels}
-    found = method(verax.Problem(shaped, SERIES, background=background, **said))
-    wanted = method(verax.Problem(flat, SERIES.flatten(1), background=background.flatten(1), **said))
-    torch.testing.assert_close(found.flatten(1), wanted)
+    message = {"target": TARGET, "background_labels": labels}
+    result = method(verax.Problem(shaped, SERIES, background=background, **message))
+    expected = method(verax.Problem(flat, SERIES.flatten(1), background=background.flatten(1), **message))
+    torch.testing.assert_close(result.flatten(1), expected)

@@ -132,7 +132,7 @@ def test_what_is_fixed_never_changes_and_does_not_count(elements):
     problem = verax.Problem(scorer, x, features=features)
     attributions = {"a": x, "b": -x}
     metrics = ["pc", "dpc", Infidelity(samples=20), SensitivityN((1, 2))]
-    found = verax.evaluate(problem, attributions, metrics)
+    result = verax.evaluate(problem, attributions, metrics)
     for name in ("Occlusion", "KernelShap", "Random"):
         made = getattr(attribution, name)()(problem)
         assert (made[:, [1, 4]] == 0).all(), name
@@ -140,8 +140,8 @@ def test_what_is_fixed_never_changes_and_does_not_count(elements):
         assert min(float((row[[1, 4]] - one[[1, 4]]).abs().max()) for one in x) == 0
     loud = {name: one.index_fill(1, torch.tensor([1, 4]), 1e6) for name, one in attributions.items()}
     again = verax.evaluate(problem, loud, metrics)
-    for name in found:
-        torch.testing.assert_close(again[name].value["a"], found[name].value["a"])
+    for name in result:
+        torch.testing.assert_close(again[name].value["a"], result[name].value["a"])
 
 
 def test_draws_do_not_depend_on_padding():
@@ -167,11 +167,11 @@ def test_model_kwargs_follow_their_rows_by_name(key):
     rows = X if key is None else Inputs(X, model_kwargs={"scale": scale}, key=key)
     kwargs = {"scale": scale} if key is None else None
     problem = verax.Problem(verax.Scorer(model, returns="values"), rows, model_kwargs=kwargs, batch_size=4)
-    found = PredictionChange()(problem, A).value
+    result = PredictionChange()(problem, A).value
     for row in range(N):
         scaled = verax.Scorer(lambda x, k=scale[row]: x.sum(1) * k, returns="values")
         alone = PredictionChange()(verax.Problem(scaled, X[row : row + 1]), A[row : row + 1]).value[0]
-        torch.testing.assert_close(found[row], alone)
+        torch.testing.assert_close(result[row], alone)
 
 
 class Masked(nn.Module):
@@ -189,9 +189,9 @@ def test_a_module_gets_model_kwargs_with_and_without_gradients():
     mask = (torch.rand(N, D, generator=GENERATOR) < 0.7).double()
     problem = verax.Problem(Masked(), X, model_kwargs={"mask": mask}, background=X, target=1, batch_size=4)
     for method in (attribution.Gradient(), attribution.IntegratedGradients(), attribution.SmoothGrad(samples=4)):
-        found = method(problem)
-        assert (found[mask == 0] == 0).all()
-        assert (found[mask == 1] != 0).any()
+        result = method(problem)
+        assert (result[mask == 0] == 0).all()
+        assert (result[mask == 1] != 0).any()
     with pytest.raises(ValueError, match="this method runs rows of its own, which have no model_kwargs"):
         attribution.DeepLiftSHAP()(problem)
 
@@ -213,8 +213,8 @@ def test_ids_are_categories_and_need_a_baseline():
     with pytest.raises(ValueError, match="baselines: categories have no usual one"):
         verax.Problem(model, IDS, categorical=True)
     problem = verax.Problem(model, IDS, categorical=True, baselines=0)
-    found = verax.evaluate(problem, torch.rand(2, 4), ["pc", "sensitivity_n"])
-    assert found["pc"].value.shape == (2,)
+    result = verax.evaluate(problem, torch.rand(2, 4), ["pc", "sensitivity_n"])
+    assert result["pc"].value.shape == (2,)
     assert attribution.Random()(problem).is_floating_point()
     assert attribution.Occlusion()(problem).is_floating_point()
     with pytest.raises(ValueError, match="dpc: categorical inputs have no direction"):
@@ -252,17 +252,17 @@ def test_missing_values_go_where_a_model_takes_them():
     y = (np.nan_to_num(x).sum(1) > 0).astype(int)
     trees = HistGradientBoostingClassifier(max_iter=5).fit(x, y)
     a = rng.normal(size=x.shape)
-    found = calls.evaluate(trees, x, a, ["pc", "dpc", "infidelity"], samples=20)
-    assert all(np.isfinite(result.value).all() for result in found.values())
+    outcome = calls.evaluate(trees, x, a, ["pc", "dpc", "infidelity"], samples=20)
+    assert all(np.isfinite(result.value).all() for result in outcome.values())
     for row in (0, 7):
         order = np.argsort(-a[row], kind="stable")
-        wanted, now = [], x[row].copy()
+        expected, now = [], x[row].copy()
         target = trees.predict_proba(x[row : row + 1]).argmax()
         for feature in [None, *order]:
             if feature is not None:
                 now[feature] = 0.0
-            wanted.append(trees.predict_proba(now[None])[0, target])
-        np.testing.assert_allclose(found["pc"].morf[row], wanted, rtol=1e-12)
+            expected.append(trees.predict_proba(now[None])[0, target])
+        np.testing.assert_allclose(outcome["pc"].morf[row], expected, rtol=1e-12)
     gone = verax.Problem(trees, x, baselines=np.nan)  # a removed feature is missing
     removed = PredictionChange()(gone, a)
     everything = trees.predict_proba(np.full((1, 4), np.nan))[0]
@@ -297,22 +297,22 @@ def test_names_categories_and_maps_are_checked():
 def test_one_number_for_all_that_follows_an_axis():
     embeddings = torch.randn(2, 3, 4, dtype=torch.float64)
     words = torch.tensor([[0, 1, 1], [0, 1, -1]])
-    found = verax.Problem(MODEL, embeddings, features=words).features
-    assert found.numbers().tolist() == words[..., None].expand(2, 3, 4).tolist()
+    result = verax.Problem(MODEL, embeddings, features=words).features
+    assert result.numbers().tolist() == words[..., None].expand(2, 3, 4).tolist()
     square = torch.zeros(3, 3, 3, dtype=torch.float64)
     with pytest.raises(ValueError, match="can be read as one map for all inputs or as one number for each"):
         verax.Problem(MODEL, square, features=torch.arange(9).reshape(3, 3))
 
 
 @pytest.mark.parametrize(
-    ("word", "wanted"), [("mean", [2.5, 3.0]), ("median", [1.5, 3.0]), ("mode", [1.0, 3.0]), ("zero", [0.0, 0.0])]
+    ("word", "expected"), [("mean", [2.5, 3.0]), ("median", [1.5, 3.0]), ("mode", [1.0, 3.0]), ("zero", [0.0, 0.0])]
 )
-def test_baselines_are_statistics_of_the_background(word, wanted):
+def test_baselines_are_statistics_of_the_background(word, expected):
     background = torch.tensor([[1.0, 3.0], [1.0, 3.0], [2.0, float("nan")], [6.0, 3.0]]).double()
-    found = verax.Problem(
+    result = verax.Problem(
         verax.Scorer(MODEL, takes_missing=True), X[:, :2], baselines=word, background=background
     ).baselines
-    assert found[0].tolist() == wanted
+    assert result[0].tolist() == expected
 
 
 def test_sigma_may_be_one_per_element_or_that_of_the_background():

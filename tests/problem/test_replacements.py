@@ -26,16 +26,16 @@ def scorer(function) -> verax.Scorer:
 @pytest.mark.parametrize("sigma", [0.5, 1.5, 9.0])
 def test_blur_is_the_gaussian_filter_of_scipy(sigma):
     images = drawn(2, 3, 7, 9)
-    wanted = np.stack([[ndimage.gaussian_filter(c, sigma) for c in image] for image in images.numpy()])
-    np.testing.assert_allclose(Blur(sigma).fill(Rows(images, images)).numpy(), wanted, atol=1e-12)
+    expected = np.stack([[ndimage.gaussian_filter(c, sigma) for c in image] for image in images.numpy()])
+    np.testing.assert_allclose(Blur(sigma).fill(Rows(images, images)).numpy(), expected, atol=1e-12)
 
 
 def test_blur_replaces_pixels_by_their_surroundings():
     images, a = drawn(2, 1, 5, 5), drawn(2, 5, 5, seed=1)
     model = scorer(lambda rows: rows.flatten(1)[:, 12])
-    found = calls.prediction_change(model, images, {"a": a[:, None]}, replacement=Blur(1.0), steps=25)
+    result = calls.prediction_change(model, images, {"a": a[:, None]}, replacement=Blur(1.0), steps=25)
     blurred = Blur(1.0).fill(Rows(images, images))
-    torch.testing.assert_close(found.morf["a"][:, -1], blurred[:, 0, 2, 2])
+    torch.testing.assert_close(result.morf["a"][:, -1], blurred[:, 0, 2, 2])
     with pytest.raises(ValueError, match="Blur is for images"):
         calls.prediction_change(model, drawn(2, 20), drawn(2, 20), replacement=Blur(1.0))
 
@@ -48,14 +48,14 @@ def test_conditional_is_the_analytic_gaussian():
     """The formula with blocks of the covariance, row by row."""
     train, x = gaussian_rows(), gaussian_rows(6)
     removed = drawn(6, 5, seed=8) > 0
-    found = Conditional(train, ridge=0.0).fill(Rows(x, torch.zeros_like(x)), removed)
+    result = Conditional(train, ridge=0.0).fill(Rows(x, torch.zeros_like(x)), removed)
     mean, cov = train.mean(0).numpy(), np.cov(train.numpy().T)
     for row, (values, gone) in enumerate(zip(x.numpy(), removed.numpy(), strict=True)):
         if gone.any() and not gone.all():
             block = cov[np.ix_(gone, ~gone)] @ np.linalg.inv(cov[np.ix_(~gone, ~gone)])
-            wanted = mean[gone] + block @ (values[~gone] - mean[~gone])
-            np.testing.assert_allclose(found[row].numpy()[gone], wanted, atol=1e-8)
-        np.testing.assert_array_equal(found[row].numpy()[~gone], values[~gone])
+            expected = mean[gone] + block @ (values[~gone] - mean[~gone])
+            np.testing.assert_allclose(result[row].numpy()[gone], expected, atol=1e-8)
+        np.testing.assert_array_equal(result[row].numpy()[~gone], values[~gone])
 
 
 @pytest.mark.parametrize("features", [5, 70])
@@ -65,9 +65,9 @@ def test_setwise_replacements_run_through_curves(features):
     weights = drawn(features, seed=6)
     model = scorer(lambda rows: (rows @ weights).tanh() + rows[:, 0] * rows[:, -1])
     own = Conditional(train)
-    found = calls.prediction_change(model, x, {"a": a}, replacement=own, steps=4)
+    result = calls.prediction_change(model, x, {"a": a}, replacement=own, steps=4)
     with_call = calls.prediction_change(model, x, {"a": a}, replacement=Conditional(), steps=4, background=train)
-    torch.testing.assert_close(found.value["a"], with_call.value["a"])
+    torch.testing.assert_close(result.value["a"], with_call.value["a"])
     for row in range(3):
         order = a[row].argsort(descending=True)
         for point in range(5):
@@ -75,7 +75,7 @@ def test_setwise_replacements_run_through_curves(features):
             removed[0, order[: (point * features) // 4]] = True
             rows = own.fill(Rows(x[row : row + 1], torch.zeros(1, features).double()), removed)
             value = (rows @ weights).tanh() + rows[:, 0] * rows[:, -1]
-            torch.testing.assert_close(found.morf["a"][row, point], value[0])
+            torch.testing.assert_close(result.morf["a"][row, point], value[0])
 
 
 def test_a_function_of_ones_own_sees_what_goes_and_dpc_refuses_it():
@@ -86,8 +86,8 @@ def test_a_function_of_ones_own_sees_what_goes_and_dpc_refuses_it():
         left = (inputs * ~removed).sum(1, keepdim=True) / (~removed).sum(1, keepdim=True).clamp(min=1)
         return torch.where(removed, left, inputs)
 
-    found = calls.prediction_change(model, x, x, replacement=mean_of_the_rest)
-    torch.testing.assert_close(found.morf[:, 1], (x.sum(1) - x.amax(1)) * 6 / 5)
+    result = calls.prediction_change(model, x, x, replacement=mean_of_the_rest)
+    torch.testing.assert_close(result.morf[:, 1], (x.sum(1) - x.amax(1)) * 6 / 5)
     infidelity = calls.evaluate(model, x, x, ["infidelity"], perturbation="baseline", replacement=mean_of_the_rest)
     assert torch.isfinite(infidelity["infidelity"].value).all()
     with pytest.raises(ValueError, match="depends on what else goes"):
@@ -101,19 +101,19 @@ def test_fixed_elements_stay_whatever_replaces():
     features = torch.tensor([0, 1, -1, 2, 3, -1])
     held = scorer(lambda values: values[:, 2] + values[:, 5])
     for replacement in (Marginal(train, draws=3), Conditional(train), Toward(0.5), lambda inputs, removed: inputs * 0):
-        found = calls.prediction_change(held, x, {"a": x}, features=features, replacement=replacement)
-        torch.testing.assert_close(found.morf["a"], (x[:, 2] + x[:, 5])[:, None].expand_as(found.morf["a"]))
+        result = calls.prediction_change(held, x, {"a": x}, features=features, replacement=replacement)
+        torch.testing.assert_close(result.morf["a"], (x[:, 2] + x[:, 5])[:, None].expand_as(result.morf["a"]))
 
 
 def test_marginal_means_over_rows_of_the_background():
     """The last point is the mean score of the rows that were drawn; inputs in another order draw the same ones."""
     x, train = drawn(3, 4), drawn(40, 4, seed=1)
     model = scorer(lambda rows: rows.sum(1).sigmoid())
-    found = calls.prediction_change(model, x, {"a": x}, replacement=Marginal(train, draws=100))
-    wanted, spread = train.sum(1).sigmoid().mean(), train.sum(1).sigmoid().std()
-    assert (found.morf["a"][:, -1] - wanted).abs().max() < 4 * spread / 10
+    result = calls.prediction_change(model, x, {"a": x}, replacement=Marginal(train, draws=100))
+    expected, spread = train.sum(1).sigmoid().mean(), train.sum(1).sigmoid().std()
+    assert (result.morf["a"][:, -1] - expected).abs().max() < 4 * spread / 10
     again = calls.prediction_change(model, x.flip(0), {"a": x.flip(0)}, replacement=Marginal(train, draws=100))
-    torch.testing.assert_close(again.value["a"].flip(0), found.value["a"])
+    torch.testing.assert_close(again.value["a"].flip(0), result.value["a"])
 
 
 @pytest.mark.filterwarnings("ignore:baselines. outside what the data hold")
@@ -130,9 +130,9 @@ def test_the_error_of_draws_covers():
         truth = torch.stack([one[name].value for one in each]).mean(0)
         inside = []
         for seed in range(10):
-            found = calls.evaluate(model, x, x, {name: metric}, replacement=Marginal(train, draws=12, seed=seed))
-            reach = 2.2 * found[name].standard_error  # Student's t with 11 degrees of freedom
-            inside.append(((found[name].value - truth).abs() <= reach).double().mean())
+            result = calls.evaluate(model, x, x, {name: metric}, replacement=Marginal(train, draws=12, seed=seed))
+            reach = 2.2 * result[name].standard_error  # Student's t with 11 degrees of freedom
+            inside.append(((result[name].value - truth).abs() <= reach).double().mean())
         assert least < float(torch.stack(inside).mean()) < 0.985
 
 
@@ -169,8 +169,8 @@ def test_limits_over_draws_are_those_of_mean_scores(replacement, steps):
     metrics = {"pc": PredictionChange(steps=steps), "comprehensiveness": Comprehensiveness(steps=steps)}
     orders = torch.tensor(list(itertools.permutations((1.0, 2.0, 3.0, 4.0))), dtype=torch.float64)
     scores = verax.evaluate(problem, orders[:, None].expand(-1, 3, -1), metrics)
-    found = verax.limits(problem, metrics)
-    for name, limits in found.items():
+    result = verax.limits(problem, metrics)
+    for name, limits in result.items():
         assert limits.exact == (steps == 4)
         values = scores[name].value
         if limits.exact:
@@ -197,13 +197,13 @@ def test_conditional_draws_have_the_mean_and_the_covariance_of_the_gaussian():
     draws = 4000
     rows = Rows(row.expand(draws, 3), torch.zeros(draws, 3), keys=torch.arange(draws) << 32)
     gone = torch.tensor([[True, True, False]]).expand(draws, 3)
-    found = Conditional(train, ridge=0.0, draws=2).fill(rows, gone)
-    assert torch.equal(found[:, 2], row[0, 2].expand(draws))
+    result = Conditional(train, ridge=0.0, draws=2).fill(rows, gone)
+    assert torch.equal(result[:, 2], row[0, 2].expand(draws))
     mean = Conditional(train, ridge=0.0).fill(rows, gone)[0, :2]
     left = covariance[:2, :2] - covariance[:2, 2:] @ covariance[2:, :2] / covariance[2, 2]
-    torch.testing.assert_close(found[:, :2].mean(0), mean, rtol=0, atol=4 * float(left.max() / draws) ** 0.5)
-    torch.testing.assert_close(torch.cov(found[:, :2].T), left, rtol=0.1, atol=0.1)
-    assert not torch.allclose(Conditional(train, draws=2, seed=1).fill(rows, gone), found)
+    torch.testing.assert_close(result[:, :2].mean(0), mean, rtol=0, atol=4 * float(left.max() / draws) ** 0.5)
+    torch.testing.assert_close(torch.cov(result[:, :2].T), left, rtol=0.1, atol=0.1)
+    assert not torch.allclose(Conditional(train, draws=2, seed=1).fill(rows, gone), result)
 
 
 def dense_road(image: np.ndarray, gone: np.ndarray) -> np.ndarray:
@@ -221,9 +221,9 @@ def dense_road(image: np.ndarray, gone: np.ndarray) -> np.ndarray:
                     matrix[row, places.index(near)] -= weight
                 else:
                     right[row] += weight * image[near]
-    found = image.copy()
-    found[gone] = np.linalg.solve(matrix, right)
-    return found
+    result = image.copy()
+    result[gone] = np.linalg.solve(matrix, right)
+    return result
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.95])
@@ -233,8 +233,8 @@ def test_noisy_linear_solves_the_equations_of_road(share, limit, monkeypatch):
     monkeypatch.setattr(image_replacements, "_BANDED", 0 if limit == 0 else 1 << 27)
     images = drawn(3, 2, 9, 12)
     gone = torch.rand(3, 1, 9, 12, generator=torch.Generator().manual_seed(2)) < share
-    found = NoisyLinear(noise=0.0).fill(Rows(images, images), gone)
-    for image, mask, solved in zip(images.numpy(), gone.numpy(), found.numpy(), strict=True):
+    result = NoisyLinear(noise=0.0).fill(Rows(images, images), gone)
+    for image, mask, solved in zip(images.numpy(), gone.numpy(), result.numpy(), strict=True):
         for channel in range(2):
             np.testing.assert_allclose(solved[channel], dense_road(image[channel], mask[0]), atol=1e-5)
 
@@ -243,11 +243,11 @@ def test_noisy_linear_takes_channels_apart_and_one_that_is_all_gone():
     images = drawn(2, 2, 5, 6)
     gone = torch.rand(2, 2, 5, 6, generator=torch.Generator().manual_seed(3)) < 0.5
     gone[1, 1] = True
-    found = NoisyLinear(noise=0.0).fill(Rows(images, images), gone)
+    result = NoisyLinear(noise=0.0).fill(Rows(images, images), gone)
     for image, channel in ((0, 0), (0, 1), (1, 0)):
-        wanted = dense_road(images[image, channel].numpy(), gone[image, channel].numpy())
-        np.testing.assert_allclose(found[image, channel].numpy(), wanted, atol=1e-5)
-    torch.testing.assert_close(found[1, 1], images[1, 1].mean().expand(5, 6))
+        expected = dense_road(images[image, channel].numpy(), gone[image, channel].numpy())
+        np.testing.assert_allclose(result[image, channel].numpy(), expected, atol=1e-5)
+    torch.testing.assert_close(result[1, 1], images[1, 1].mean().expand(5, 6))
 
 
 def test_noisy_linear_runs_through_curves_with_noise_of_its_own():

@@ -98,8 +98,8 @@ def case(request):
 
 def test_the_model_sees_the_very_rows(case):
     model, frame, problem = case
-    found = PredictionChange()(problem.with_target(1), np.ones((8, len(problem.names))))
-    np.testing.assert_allclose(found.morf[:, 0], model.predict_proba(frame[:8])[:, 1], rtol=1e-6)
+    result = PredictionChange()(problem.with_target(1), np.ones((8, len(problem.names))))
+    np.testing.assert_allclose(result.morf[:, 0], model.predict_proba(frame[:8])[:, 1], rtol=1e-6)
 
 
 def test_features_are_the_columns_and_removed_ones_take_values_that_exist(case):
@@ -162,9 +162,9 @@ def test_missing_may_be_what_a_removed_feature_becomes():
     frame = categorical(FRAME)[["age", "town"]]
     model = HistGradientBoostingClassifier(max_iter=5).fit(frame, LABELS)
     problem = verax.tables.problem(model, frame[:5], background=frame, baselines="missing")
-    found = PredictionChange()(problem.with_target("yes"), np.ones((5, 2)))
+    result = PredictionChange()(problem.with_target("yes"), np.ones((5, 2)))
     nothing = frame[:1].assign(age=np.nan, town=pd.Series([None], dtype=frame["town"].dtype))
-    assert found.morf[:, -1] == pytest.approx(model.predict_proba(nothing)[0, 1])
+    assert result.morf[:, -1] == pytest.approx(model.predict_proba(nothing)[0, 1])
     with pytest.raises(ValueError, match="baselines: nothing is missing in column zip"):
         verax.tables.problem(*piped(OneHotEncoder())[:1], FRAME[:5], background=FRAME, baselines="missing")
 
@@ -173,15 +173,15 @@ def test_curves_are_the_plain_definition():
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
     problem = verax.tables.problem(model, frame[:6], background=frame)
     a = np.random.default_rng(1).normal(size=(6, 5))
-    found = PredictionChange()(problem.with_target("yes"), a)
+    result = PredictionChange()(problem.with_target("yes"), a)
     typical = problem.scorer.adapter.frame(problem.rows.baselines[None])
     for row in range(6):
-        now, wanted = frame[row : row + 1].copy().reset_index(drop=True), []
+        now, expected = frame[row : row + 1].copy().reset_index(drop=True), []
         for column in [None, *(COLUMNS[one] for one in reference.ranking(a[row].tolist(), "signed"))]:
             if column is not None:
                 now[column] = typical[column]
-            wanted.append(model.predict_proba(now)[0, 1])
-        np.testing.assert_allclose(found.morf[row], wanted, rtol=1e-12)
+            expected.append(model.predict_proba(now)[0, 1])
+        np.testing.assert_allclose(result.morf[row], expected, rtol=1e-12)
 
 
 def test_methods_and_other_metrics_take_it():
@@ -189,8 +189,8 @@ def test_methods_and_other_metrics_take_it():
     problem = verax.tables.problem(model, frame[:6], background=frame)
     methods = {"occlusion": attribution.Occlusion(), "shap": attribution.KernelShap(), "random": attribution.Random()}
     with pytest.warns(UserWarning, match="DPC counts 0 for features that are categorical .* town, zip, owner"):
-        found = verax.evaluate(problem, methods, ["pc", "dpc", Infidelity(sigma="std", samples=20)])
-    assert found["pc"].mean()["occlusion"].mean > found["pc"].mean()["random"].mean
+        result = verax.evaluate(problem, methods, ["pc", "dpc", Infidelity(sigma="std", samples=20)])
+    assert result["pc"].mean()["occlusion"].mean > result["pc"].mean()["random"].mean
     exact = attribution.KernelShap()(problem)  # 2^5 rows: exact, so it adds up
     everything = model.predict_proba(problem.scorer.adapter.frame(problem.rows.baselines[None]))[0]
     whole = model.predict_proba(frame[:6])
@@ -320,12 +320,12 @@ def test_what_open_model_and_a_scorer_hold_is_taken(tmp_path):
     model, frame = piped(OneHotEncoder(handle_unknown="ignore"))
     skops = pytest.importorskip("skops.io")
     skops.dump(model, tmp_path / "model.skops")
-    wanted = model.predict_proba(frame[:6])[:, 1]
+    expected = model.predict_proba(frame[:6])[:, 1]
     scorer = verax.tables.problem(model, frame, background=frame).scorer
     for one in (verax.models.open_model(tmp_path / "model.skops"), verax.Scorer(model), scorer):
         problem = verax.tables.problem(one, frame[:6], background=frame)
         curve = PredictionChange()(problem.with_target(1), np.ones((6, len(problem.names)))).morf
-        np.testing.assert_allclose(curve[:, 0], wanted)
+        np.testing.assert_allclose(curve[:, 0], expected)
 
 
 def test_boosters_are_sent_to_the_interface_of_scikit_learn():
@@ -343,10 +343,10 @@ def test_the_same_question_about_another_frame_and_about_some_rows(case):
     other = verax.tables.problem(model, frame[8:20], background=frame)
     rows = frame[list(frame.columns)[::-1]][8:20]
     occlusion = {"occlusion": attribution.Occlusion()}
-    found, wanted = (PredictionChange()(each, occlusion) for each in (problem.on(rows), other))
-    np.testing.assert_array_equal(found.value["occlusion"], wanted.value["occlusion"])
+    result, expected = (PredictionChange()(each, occlusion) for each in (problem.on(rows), other))
+    np.testing.assert_array_equal(result.value["occlusion"], expected.value["occlusion"])
     part = PredictionChange()(other[[5, 2]], occlusion).value["occlusion"]
-    np.testing.assert_allclose(part, wanted.value["occlusion"][[5, 2]], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(part, expected.value["occlusion"][[5, 2]], rtol=1e-12, atol=1e-12)
 
 
 def test_the_background_of_the_problem_is_that_of_replacements_and_noise():

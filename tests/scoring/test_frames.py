@@ -67,7 +67,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature na
 @every_model
 def test_columns_in_another_order_score_the_same(make):
     model = make()
-    wanted = calls.prediction_change(model, X, A, target=1, baselines=BASELINES)
+    expected = calls.prediction_change(model, X, A, target=1, baselines=BASELINES)
     frame_of_attributions = pd.DataFrame(A, columns=NAMES)
     given = {
         "frames": (SHUFFLED, frame_of_attributions, MEAN),
@@ -79,9 +79,9 @@ def test_columns_in_another_order_score_the_same(make):
         "frames beside an array": (X, frame_of_attributions.iloc[:, OTHER], MEAN.iloc[OTHER]),
     }
     for name, (inputs, attributions, baselines) in given.items():
-        found = calls.prediction_change(model, inputs, attributions, target=1, baselines=baselines)
-        np.testing.assert_array_equal(found.value, wanted.value, err_msg=name)
-        np.testing.assert_array_equal(found.morf, wanted.morf, err_msg=name)
+        result = calls.prediction_change(model, inputs, attributions, target=1, baselines=baselines)
+        np.testing.assert_array_equal(result.value, expected.value, err_msg=name)
+        np.testing.assert_array_equal(result.morf, expected.morf, err_msg=name)
 
 
 MEASURES = {
@@ -102,37 +102,37 @@ def test_every_function_finds_columns_by_name(measure):
 
 def test_attributions_come_back_in_the_order_of_the_frame():
     model, method = logistic(), verax.attribution.LimeTabular(samples=64)
-    wanted = method(verax.Problem(model, X, background=X))
-    found = method(verax.Problem(model, SHUFFLED, background=FRAME))
-    np.testing.assert_array_equal(found, wanted[:, OTHER])
-    np.testing.assert_array_equal(method(verax.Problem(model, SHUFFLED, background=X[:, OTHER])), found)
+    expected = method(verax.Problem(model, X, background=X))
+    result = method(verax.Problem(model, SHUFFLED, background=FRAME))
+    np.testing.assert_array_equal(result, expected[:, OTHER])
+    np.testing.assert_array_equal(method(verax.Problem(model, SHUFFLED, background=X[:, OTHER])), result)
 
 
 def test_methods_inside_evaluate_see_the_models_order():
     model = verax.Scorer(module(), feature_names=NAMES)
     methods = {"gradient": verax.attribution.Gradient()}
-    wanted = calls.evaluate(model, X, methods, ["pc"])["pc"].value["gradient"]
-    found = calls.evaluate(model, SHUFFLED, methods, ["pc"])["pc"].value["gradient"]
-    np.testing.assert_array_equal(found, wanted)
+    expected = calls.evaluate(model, X, methods, ["pc"])["pc"].value["gradient"]
+    result = calls.evaluate(model, SHUFFLED, methods, ["pc"])["pc"].value["gradient"]
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_groups_follow_their_columns():
     model, groups = logistic(), np.array([0, 1, 1, 2])
-    wanted = calls.prediction_change(model, X, A, features=groups)
+    expected = calls.prediction_change(model, X, A, features=groups)
     np.testing.assert_array_equal(
-        calls.prediction_change(model, SHUFFLED, A[:, OTHER], features=groups[OTHER]).value, wanted.value
+        calls.prediction_change(model, SHUFFLED, A[:, OTHER], features=groups[OTHER]).value, expected.value
     )
     by_name = pd.Series(groups, index=NAMES).iloc[::-1]
-    found = calls.prediction_change(model, SHUFFLED, A[:, OTHER], features=by_name)
-    np.testing.assert_array_equal(found.value, wanted.value)
+    result = calls.prediction_change(model, SHUFFLED, A[:, OTHER], features=by_name)
+    np.testing.assert_array_equal(result.value, expected.value)
 
 
 def test_tune_finds_columns_by_name():
     pytest.importorskip("optuna")
     model, settings = logistic(), {"methods": ("lime", "random"), "trials": 3}
-    wanted = calls.tune(model, X, background=X, **settings)
-    found = calls.tune(model, SHUFFLED, background=FRAME, **settings)
-    assert found.table["dpc"].to_list() == wanted.table["dpc"].to_list()
+    expected = calls.tune(model, X, background=X, **settings)
+    result = calls.tune(model, SHUFFLED, background=FRAME, **settings)
+    assert result.table["dpc"].to_list() == expected.table["dpc"].to_list()
 
 
 @every_model
@@ -152,8 +152,8 @@ def test_missing_and_unknown_columns_are_named(make, library):
 def test_attributions_of_other_columns_than_the_inputs_are_refused():
     model = module()  # which knows no names
     good, bad = pd.DataFrame(A, columns=NAMES), pd.DataFrame(A, columns=["age", "debt", "income", "rent"])
-    wanted = calls.prediction_change(model, X, A).value
-    np.testing.assert_array_equal(calls.prediction_change(model, FRAME, good.iloc[:, OTHER]).value, wanted)
+    expected = calls.prediction_change(model, X, A).value
+    np.testing.assert_array_equal(calls.prediction_change(model, FRAME, good.iloc[:, OTHER]).value, expected)
     with pytest.raises(ValueError, match=r"attributions\['a'\]: expected the columns that the inputs have, .*rent"):
         calls.prediction_change(model, FRAME, {"a": bad})
 
@@ -165,8 +165,8 @@ def test_a_column_that_comes_twice():
 
 def test_numbered_columns_are_plain_arrays():
     model = logistic()
-    wanted = calls.prediction_change(model, X, A).value
-    np.testing.assert_array_equal(calls.prediction_change(model, pd.DataFrame(X), pd.DataFrame(A)).value, wanted)
+    expected = calls.prediction_change(model, X, A).value
+    np.testing.assert_array_equal(calls.prediction_change(model, pd.DataFrame(X), pd.DataFrame(A)).value, expected)
 
 
 def test_a_pipeline_by_place_is_encoded_by_name():
@@ -175,9 +175,9 @@ def test_a_pipeline_by_place_is_encoded_by_name():
 
     columns = make_column_transformer((StandardScaler(), [0, 1]), (StandardScaler(), [2, 3]))
     pipeline = make_pipeline(columns, LogisticRegression()).fit(FRAME, LABELS)
-    wanted = verax.adapters.encoded(pipeline, FRAME).inputs
-    np.testing.assert_array_equal(verax.adapters.encoded(pipeline, SHUFFLED).inputs, wanted)
-    np.testing.assert_array_equal(verax.adapters.encoded(pipeline, SHUFFLED.assign(id=1)).inputs, wanted)
+    expected = verax.adapters.encoded(pipeline, FRAME).inputs
+    np.testing.assert_array_equal(verax.adapters.encoded(pipeline, SHUFFLED).inputs, expected)
+    np.testing.assert_array_equal(verax.adapters.encoded(pipeline, SHUFFLED.assign(id=1)).inputs, expected)
     with pytest.raises(ValueError, match=r"frame: .*missing: debt"):
         verax.adapters.encoded(pipeline, SHUFFLED.drop(columns="debt"))
 

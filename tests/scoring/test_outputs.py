@@ -32,8 +32,8 @@ def on_perturbed(x, then):
 
 
 WRONG = {
-    "too large": (lambda p: p * 3, "returned values from .* to"),
-    "negative": (lambda p: p - 0.5, "returned values from -0"),
+    "too large": (lambda p: p * 3, "values from .* to"),
+    "negative": (lambda p: p - 0.5, "values from -0"),
     "do not sum to 1": (lambda p: p * 0.9, "sum to 1 only up to 0.1.*multi-label"),
     "all the same": (torch.ones_like, "sum to 1 only up to 2.*multi-label"),
 }
@@ -48,7 +48,7 @@ USES = {
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_every_row_of_probabilities_is_checked(then, message, use):
     model = verax.Scorer(lambda x: on_perturbed(x, then), returns="probabilities")
-    with pytest.raises(ValueError, match=f"model: said to return probabilities, but .*{message}"):
+    with pytest.raises(ValueError, match=f"model: expected probabilities, got .*{message}"):
         use(model)
 
 
@@ -66,7 +66,7 @@ def test_one_probability_is_in_the_unit_interval_on_every_row():
     def model(x):
         return on_perturbed(x, lambda p: p + 1)[:, 0]
 
-    with pytest.raises(ValueError, match=r"returned values from .* to"):
+    with pytest.raises(ValueError, match=r"values from .* to"):
         calls.prediction_change(verax.Scorer(model, returns="probabilities"), X, X)
 
 
@@ -74,7 +74,7 @@ def test_nan_of_a_class_that_is_not_followed_is_found():
     def model(x):
         return on_perturbed(x, lambda p: torch.where(torch.arange(3) == 2, torch.nan, p))
 
-    with pytest.raises(ValueError, match="returned NaN for some class"):
+    with pytest.raises(ValueError, match="got NaN for some class"):
         calls.prediction_change(verax.Scorer(model, returns="probabilities"), X, X, target=0)
 
 
@@ -169,8 +169,8 @@ def test_a_linear_output_in_the_unit_interval_is_no_probability():
 
 def test_a_regression_value_can_be_followed_as_the_message_says():
     layer = nn.Linear(4, 1)
-    found = calls.prediction_change(verax.Scorer(layer, returns="logits"), X, X, output="logit", target=1)
-    torch.testing.assert_close(found.morf[:, 0], layer(X)[:, 0].detach())
+    result = calls.prediction_change(verax.Scorer(layer, returns="logits"), X, X, output="logit", target=1)
+    torch.testing.assert_close(result.morf[:, 0], layer(X)[:, 0].detach())
 
 
 # Rows that stand alone

@@ -15,7 +15,7 @@ import calls
 import verax
 from verax.core.blocks import rectangles, whole_batches
 from verax.scoring.batchnorm_folding import ConvolutionReLU, FoldedLinear, folded
-from verax.scoring.inference import Inference, Runner, checked_precision, laid_out, single_precision
+from verax.scoring.inference import Inference, Runner, ready, single_precision
 
 can_compile = shutil.which("g++") is not None and Path(sysconfig.get_path("include"), "Python.h").exists()
 needs_compiler = pytest.mark.skipif(not can_compile, reason="torch.compile needs g++ and Python.h on a CPU")
@@ -60,11 +60,11 @@ def scores(model, **options):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_scores_in_every_precision_are_those_of_the_module(precision):
     model = convnet().train()
-    wanted, found = scores(model), scores(verax.Scorer(model, precision=precision))
+    expected, result = scores(model), scores(verax.Scorer(model, precision=precision))
     for name in ("pc", "dpc"):
-        torch.testing.assert_close(found[name].morf, wanted[name].morf, rtol=0, atol=TOLERANCE[precision])
-        assert found[name].value.dtype == torch.float32
-        assert found[name].rows == wanted[name].rows
+        torch.testing.assert_close(result[name].morf, expected[name].morf, rtol=0, atol=TOLERANCE[precision])
+        assert result[name].value.dtype == torch.float32
+        assert result[name].rows == expected[name].rows
 
 
 def test_half_precision_is_used():
@@ -84,8 +84,8 @@ def test_probabilities_are_computed_in_single_precision():
         model.bias.copy_(torch.tensor([0.0, 1.0]))
     x = normal(3, 4)
     scorer = verax.Scorer(model, returns="logits", precision="bfloat16")
-    found = calls.prediction_change(scorer, x, x).morf
-    torch.testing.assert_close(found, torch.full_like(found, float(torch.tensor(1.0).sigmoid())))
+    result = calls.prediction_change(scorer, x, x).morf
+    torch.testing.assert_close(result, torch.full_like(result, float(torch.tensor(1.0).sigmoid())))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -123,8 +123,8 @@ def test_nothing_is_compiled_twice_for_gradients(monkeypatch):
 
     monkeypatch.setattr(torch, "compile", lambda module, dynamic: Compiled(module))
     scorer = verax.Scorer(convnet(), compile=True)
-    found = calls.attribute([verax.attribution.LimeImage(samples=16), verax.attribution.VarGrad()], scorer, IMAGES)
-    assert not any(value.is_inference() for value in found.values())
+    result = calls.attribute([verax.attribution.LimeImage(samples=16), verax.attribution.VarGrad()], scorer, IMAGES)
+    assert not any(value.is_inference() for value in result.values())
     scores(scorer)
     assert len(modes) > 2
     assert all(modes)
@@ -207,7 +207,7 @@ def test_channels_last_weights_come_back_in_the_very_memory_they_had():
     before = state_of(model)
 
     def run():
-        with laid_out(model, torch.channels_last):
+        with ready(model, torch.device("cpu"), torch.device("cpu"), torch.channels_last):
             assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
             assert not model[0].weight.is_contiguous()
             raise KeyError("broken")
@@ -221,21 +221,16 @@ def test_channels_last_weights_come_back_in_the_very_memory_they_had():
 def test_channels_last_changes_no_result(monkeypatch, order):
     model = convnet().double()
     x, a = normal(3, 3, 12, 12).double(), normal(4, 3, 3, 12, 12, seed=2).double()
-    wanted = calls.prediction_change(model, x, a, order=order, batch_size=29)
+    expected = calls.prediction_change(model, x, a, order=order, batch_size=29)
     monkeypatch.setattr("verax.scoring.scorer.best_layout", lambda inputs, device: torch.channels_last)
-    found = calls.prediction_change(model, x, a, order=order, batch_size=29)
-    torch.testing.assert_close(found.morf, wanted.morf)
-    torch.testing.assert_close(found.lerf, wanted.lerf)
+    result = calls.prediction_change(model, x, a, order=order, batch_size=29)
+    torch.testing.assert_close(result.morf, expected.morf)
+    torch.testing.assert_close(result.lerf, expected.lerf)
     gradient = calls.explained(verax.attribution.Gradient(), model, x)
     assert gradient.is_contiguous()
 
 
 # What cannot be done is said
-
-
-def test_unknown_precision_is_refused():
-    with pytest.raises(ValueError, match=r"precision: expected None or one of .*, got 'int8'"):
-        checked_precision("int8")
 
 
 @pytest.mark.parametrize("options", [{"precision": "float16"}, {"precision": "bfloat16"}, {"compile": True}])
@@ -264,22 +259,22 @@ def kinds(model):
 
 
 def assert_folds_exactly(model, *shape):
-    x, found = normal(*(shape or (4, 3, 9, 9))).double(), folded(model.double().eval())
+    x, result = normal(*(shape or (4, 3, 9, 9))).double(), folded(model.double().eval())
     with torch.no_grad():
-        torch.testing.assert_close(found(x.clone()), model(x.clone()), rtol=1e-9, atol=1e-9)
-    return found
+        torch.testing.assert_close(result(x.clone()), model(x.clone()), rtol=1e-9, atol=1e-9)
+    return result
 
 
 def test_convolution_batch_norm_and_relu_become_one_layer():
-    found = assert_folds_exactly(convnet())
-    assert kinds(found)[:5] == [ConvolutionReLU, nn.Identity, nn.Identity, ConvolutionReLU, nn.Identity]
+    result = assert_folds_exactly(convnet())
+    assert kinds(result)[:5] == [ConvolutionReLU, nn.Identity, nn.Identity, ConvolutionReLU, nn.Identity]
 
 
 def test_linear_layer_batch_norm_and_relu_become_one_layer():
     layers = (nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5, bias=False), nn.BatchNorm1d(5))
-    found = assert_folds_exactly(lively(nn.Sequential(*layers, nn.Linear(5, 2), nn.ReLU(), nn.Linear(2, 1))), 4, 3)
+    result = assert_folds_exactly(lively(nn.Sequential(*layers, nn.Linear(5, 2), nn.ReLU(), nn.Linear(2, 1))), 4, 3)
     gone = nn.Identity
-    assert kinds(found) == [FoldedLinear, gone, gone, FoldedLinear, gone, FoldedLinear, gone, nn.Linear]
+    assert kinds(result) == [FoldedLinear, gone, gone, FoldedLinear, gone, FoldedLinear, gone, nn.Linear]
 
 
 def test_a_batch_norm_of_another_axis_than_that_of_the_linear_layer_before_it_stays():
@@ -290,22 +285,22 @@ def test_a_batch_norm_of_another_axis_than_that_of_the_linear_layer_before_it_st
 
 def test_the_perceptron_of_the_paper_folds_altogether():
     model = lively(verax.paper.models.MLP(20).build(seed=0)).double().eval()
-    found, x = folded(model), normal(7, 20).double()
+    result, x = folded(model), normal(7, 20).double()
     assert sum(isinstance(part, nn.BatchNorm1d) for part in model.modules()) == 7
     with torch.no_grad():
-        torch.testing.assert_close(found(x), model(x))
-        for part in found.modules():
+        torch.testing.assert_close(result(x), model(x))
+        for part in result.modules():
             if isinstance(part, FoldedLinear):
                 part.norm.weight.fill_(torch.nan)  # none is used
-        torch.testing.assert_close(found(x), model(x))
+        torch.testing.assert_close(result(x), model(x))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_scores_of_tables_in_every_precision_are_those_of_the_module(precision):
     model, x = lively(verax.paper.models.MLP(4, hidden=(8, 8)).build(seed=0)), normal(6, 4)
-    wanted = calls.evaluate(verax.Scorer(model, returns="logits"), x, x, METRICS)
-    found = calls.evaluate(verax.Scorer(model, returns="logits", precision=precision), x, x, METRICS)
-    torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=TOLERANCE[precision])
+    expected = calls.evaluate(verax.Scorer(model, returns="logits"), x, x, METRICS)
+    result = calls.evaluate(verax.Scorer(model, returns="logits", precision=precision), x, x, METRICS)
+    torch.testing.assert_close(result["pc"].morf, expected["pc"].morf, rtol=0, atol=TOLERANCE[precision])
 
 
 def test_settings_of_a_convolution_are_kept():
@@ -362,9 +357,9 @@ class Tied(Skip):
 
 @pytest.mark.parametrize("make", [Skip, Shapely, Choosy, Reused, Tied])
 def test_what_cannot_be_folded_is_left_alone(make):
-    found = assert_folds_exactly(lively(make()))
-    assert type(found.conv) is nn.Conv2d
-    assert type(found.norm) is nn.BatchNorm2d
+    result = assert_folds_exactly(lively(make()))
+    assert type(result.conv) is nn.Conv2d
+    assert type(result.norm) is nn.BatchNorm2d
 
 
 class FromAbove(nn.Module):
@@ -384,8 +379,8 @@ def test_what_is_used_from_above_is_left_alone(use):
 
 
 def test_a_functional_relu_stays_and_the_batch_norm_is_folded():
-    found = assert_folds_exactly(lively(Functional()))
-    assert (type(found.conv), type(found.norm)) == (nn.Conv2d, nn.Identity)
+    result = assert_folds_exactly(lively(Functional()))
+    assert (type(result.conv), type(result.norm)) == (nn.Conv2d, nn.Identity)
 
 
 def test_shared_layers_are_left_alone():
@@ -409,11 +404,11 @@ def test_layers_with_hooks_are_left_alone():
 def test_inception_folds_altogether(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it checks that values are tensors; fx's are not
     model = lively(verax.paper.models.InceptionV1(outputs=2).build(seed=0)).double().eval()
-    found, x = folded(model), normal(2, 3, 33, 33).double()
-    assert not any(isinstance(part, nn.BatchNorm2d | nn.ReLU) for part in found.modules())
+    result, x = folded(model), normal(2, 3, 33, 33).double()
+    assert not any(isinstance(part, nn.BatchNorm2d | nn.ReLU) for part in result.modules())
     assert sum(isinstance(part, nn.BatchNorm2d) for part in model.modules()) == 57
     with torch.no_grad():
-        torch.testing.assert_close(found(x), model(x))
+        torch.testing.assert_close(result(x), model(x))
 
 
 class Deep(nn.Module):
@@ -445,8 +440,8 @@ class Around(nn.Module):
 def test_nothing_is_folded_below_what_cannot_be_traced(make, precision):
     model = lively(make()).eval()
     assert kinds_of(folded(model)) == kinds_of(model)
-    found, wanted = scores(verax.Scorer(model, precision=precision)), scores(model)
-    torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=1e-5)
+    result, expected = scores(verax.Scorer(model, precision=precision)), scores(model)
+    torch.testing.assert_close(result["pc"].morf, expected["pc"].morf, rtol=0, atol=1e-5)
 
 
 def kinds_of(model):
@@ -481,12 +476,12 @@ def test_a_folded_copy_that_gives_other_outputs_is_not_used(precision):
     model = lively(Secret()).eval()
     with torch.no_grad():
         assert not torch.allclose(folded(model)(IMAGES), model(IMAGES), atol=1e-3)
-    scorer, wanted = verax.Scorer(model, precision=precision), scores(model)
+    scorer, expected = verax.Scorer(model, precision=precision), scores(model)
     with pytest.warns(UserWarning, match="batch norms folded gives other outputs than the model") as caught:
-        found = scores(scorer)
+        result = scores(scorer)
     assert len(caught) == 1
     scores(scorer)  # where warnings are errors
-    torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf, rtol=0, atol=TOLERANCE[precision])
+    torch.testing.assert_close(result["pc"].morf, expected["pc"].morf, rtol=0, atol=TOLERANCE[precision])
 
 
 # Compilation
@@ -498,9 +493,9 @@ def test_compiled_scores_are_the_same_and_partial_batches_are_filled_up(monkeypa
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # torch.compile cannot look through its checks
     model = nn.Sequential(nn.Flatten(), nn.Linear(432, 8), nn.ReLU(), nn.Linear(8, 3))
     scorer = verax.Scorer(model, compile=True, batch_size=64)
-    wanted, found = scores(model), scores(scorer)
-    torch.testing.assert_close(found["pc"].morf, wanted["pc"].morf)
-    assert found.rows == wanted.rows == scorer.rows == 5 * 40
+    expected, result = scores(model), scores(scorer)
+    torch.testing.assert_close(result["pc"].morf, expected["pc"].morf)
+    assert result.rows == expected.rows == scorer.rows == 5 * 40
     compiled = scorer.inference.compiled
     model[1].weight.data.mul_(2)
     torch.testing.assert_close(scores(scorer)["pc"].morf, scores(model)["pc"].morf)
@@ -541,10 +536,10 @@ def test_out_of_memory_with_fixed_batches_halves_them(monkeypatch):
 
     monkeypatch.setattr(torch, "compile", lambda module, dynamic: Hungry(module))
     model = convnet()
-    found = scores(verax.Scorer(model, compile=True, batch_size=64))
-    torch.testing.assert_close(found["pc"].value, scores(model)["pc"].value)
+    result = scores(verax.Scorer(model, compile=True, batch_size=64))
+    torch.testing.assert_close(result["pc"].value, scores(model)["pc"].value)
     assert set(sizes) == {64, 32, 16}
-    assert found.rows == 5 * 40
+    assert result.rows == 5 * 40
 
 
 # Batches
@@ -554,22 +549,22 @@ def test_out_of_memory_with_fixed_batches_halves_them(monkeypatch):
 def test_rectangles_cover_every_cell_once_in_order(width):
     for start in range(15):
         for stop in range(start, 25):
-            found = [
+            result = [
                 row * width + column
                 for rows, columns in rectangles(start, stop, width)
                 for row in range(rows.start, rows.stop)
                 for column in range(columns.start, columns.stop)
             ]
-            assert found == list(range(start, stop))
+            assert result == list(range(start, stop))
             assert len(list(rectangles(start, stop, width))) <= 3
 
 
 def test_whole_batches_fill_the_last_one():
     for count in (1, 20, 243, 1000):
         for batch_size in (64, 1024):
-            found = whole_batches(count, 38, batch_size)
-            assert 1 <= found <= count
-            assert found == count or -found * 38 % batch_size < 38
+            result = whole_batches(count, 38, batch_size)
+            assert 1 <= result <= count
+            assert result == count or -result * 38 % batch_size < 38
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -579,7 +574,7 @@ def test_an_undecided_class_is_predicted_in_single_precision(precision):
     model.weight.data = torch.tensor([[-1.0, 1.0001]])
     x = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, 3.0]])
     scorer = verax.Scorer(model, precision=precision, returns="logits")
-    found = calls.prediction_change(scorer, x, torch.ones_like(x))
-    assert found.target.tolist() == [1, 0, 1]
-    assert found.rows == calls.prediction_change(verax.Scorer(model, returns="logits"), x, torch.ones_like(x)).rows
+    result = calls.prediction_change(scorer, x, torch.ones_like(x))
+    assert result.target.tolist() == [1, 0, 1]
+    assert result.rows == calls.prediction_change(verax.Scorer(model, returns="logits"), x, torch.ones_like(x)).rows
     assert calls.prediction_change(scorer, x, torch.ones_like(x), target=0).target.tolist() == [0, 0, 0]

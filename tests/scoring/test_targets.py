@@ -13,7 +13,7 @@ from torch import nn
 
 import calls
 import verax
-from verax.scoring.class_scores import Columns, checked_target, resolve_target
+from verax.scoring.class_scores import ClassNumbers, checked_target, resolve_target
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))
@@ -51,9 +51,9 @@ def test_a_bare_number_is_refused_where_labels_are_other_numbers(labels, target)
 def test_labels_as_text_follow_their_class(labels):
     model = classifier(labels)
     for column, label in enumerate(model.classes_.tolist()):
-        found = calls.prediction_change(model, X, A, target=str(label))
-        assert set(found.target) == {column}
-        np.testing.assert_allclose(found.morf[:, 0], model.predict_proba(X)[:, column], rtol=0, atol=1e-12)
+        result = calls.prediction_change(model, X, A, target=str(label))
+        assert set(result.target) == {column}
+        np.testing.assert_allclose(result.morf[:, 0], model.predict_proba(X)[:, column], rtol=0, atol=1e-12)
     np.testing.assert_array_equal(columns(model, None), model.predict_proba(X).argmax(1))
 
 
@@ -101,8 +101,8 @@ def test_every_kind_of_model_that_knows_its_labels(make):
         columns(model, 1)
     assert set(columns(model, "1")) == {0}
     assert set(columns(model, "2")) == {1}
-    found = calls.explained(verax.attribution.Random(), model, X, target="2")
-    assert found.shape == X.shape
+    result = calls.explained(verax.attribution.Random(), model, X, target="2")
+    assert result.shape == X.shape
     assert set(calls.compare(model, X, {"a": A}, ["pc"], target="2").evaluation["pc"].target) == {1}
 
 
@@ -110,10 +110,10 @@ def test_tune_takes_labels_and_goes_on_with_columns():
     pytest.importorskip("optuna")
     model = LogisticRegression().fit(X, 1 + (CLASSES > 0))
     settings = {"methods": ("lime", "random"), "trials": 3}
-    found = calls.tune(model, X, target="2", **settings)
-    wanted = calls.tune(verax.Scorer(model.predict_proba, returns="probabilities", takes="numpy", labels="ab"), X,
+    result = calls.tune(model, X, target="2", **settings)
+    expected = calls.tune(verax.Scorer(model.predict_proba, returns="probabilities", takes="numpy", labels="ab"), X,
                         target=1, **settings)  # fmt: skip
-    assert found.table["dpc"].to_list() == wanted.table["dpc"].to_list()
+    assert result.table["dpc"].to_list() == expected.table["dpc"].to_list()
 
 
 def test_what_is_wrong_with_labels_is_said():
@@ -132,7 +132,7 @@ def test_what_is_wrong_with_labels_is_said():
 
 def test_columns_that_were_resolved_are_never_labels():
     predicted = torch.tensor([0, 0, 1])
-    again = checked_target(Columns(torch.tensor([1, 0, 1])), 3)
+    again = checked_target(ClassNumbers(torch.tensor([1, 0, 1])), 3)
     assert resolve_target(again, predicted, 2, labels=(1, 2)).tolist() == [1, 0, 1]
 
 
@@ -159,6 +159,6 @@ def test_attributions_and_metrics_agree_about_the_class_at_a_tie():
 def test_the_class_does_not_depend_on_the_score_that_is_followed(returns):
     model = verax.Scorer(lambda x: torch.softmax(40 * x, 1), returns=returns)
     x = torch.tensor(X).float()
-    found = [calls.prediction_change(model, x, x, output=output).target for output in ("probability", "logit")]
-    assert torch.equal(*found)
-    assert torch.equal(found[0], torch.softmax(40 * x, 1).argmax(1))
+    result = [calls.prediction_change(model, x, x, output=output).target for output in ("probability", "logit")]
+    assert torch.equal(*result)
+    assert torch.equal(result[0], torch.softmax(40 * x, 1).argmax(1))

@@ -42,9 +42,9 @@ class Meeting(nn.Module):
         """Evaluate in two threads, the second of which begins while the first is inside the model."""
 
         def call(scorer: verax.Scorer) -> Evaluation:
-            found = calls.evaluate(scorer, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
+            outcome = calls.evaluate(scorer, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
             self.first_done.set()
-            return found
+            return outcome
 
         with ThreadPoolExecutor(2) as threads:
             begun = threads.submit(call, first)
@@ -72,10 +72,10 @@ def test_threads_that_share_a_module_in_train_mode(model: Meeting, kind: str) ->
     alone = calls.evaluate(model.layers, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
     model.train()
     first, second = scorers(model, kind)
-    for found in model.met_by(first, second):
-        assert found.rows == alone.rows
+    for outcome in model.met_by(first, second):
+        assert outcome.rows == alone.rows
         for name, result in alone.items():
-            torch.testing.assert_close(found[name].scores, result.scores)
+            torch.testing.assert_close(outcome[name].scores, result.scores)
     assert first.rows + (0 if first is second else second.rows) == 2 * alone.rows
     assert all(part.training for part in model.modules())
 
@@ -84,7 +84,7 @@ def test_rows_of_a_function_that_threads_share(model: Meeting) -> None:
     model.eval()
     alone = calls.evaluate(model.layers, X, {"x": X, "gradient": -X}, ["pc", "infidelity"], samples=20)
     scorer = verax.Scorer(model.__call__, returns="logits")
-    assert [found.rows for found in model.met_by(scorer, scorer)] == [alone.rows, alone.rows]
+    assert [result.rows for result in model.met_by(scorer, scorer)] == [alone.rows, alone.rows]
     assert scorer.rows == 2 * alone.rows
 
 

@@ -51,10 +51,10 @@ COPIES = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
 def test_copies_of_one_regressor_agree(make, tmp_path):
-    found = calls.evaluate(make(tmp_path), X, W * X, samples=40)
-    wanted = calls.evaluate(MODEL, X, W * X, samples=40)
-    for name in wanted:
-        np.testing.assert_allclose(found[name].value, wanted[name].value, rtol=1e-5, atol=1e-4 * np.abs(Y).max())
+    result = calls.evaluate(make(tmp_path), X, W * X, samples=40)
+    expected = calls.evaluate(MODEL, X, W * X, samples=40)
+    for name in expected:
+        np.testing.assert_allclose(result[name].value, expected[name].value, rtol=1e-5, atol=1e-4 * np.abs(Y).max())
 
 
 class Step(nn.Module):
@@ -102,11 +102,11 @@ def test_one_tree_in_every_library_agrees(make, tmp_path):
     tree = DecisionTreeRegressor(max_depth=1).fit(SIGNS, STEP)
     a = np.random.default_rng(1).normal(size=SIGNS.shape)
     settings = {"samples": 50, "sigma": 1.0, "baselines": -SIGNS}
-    found = calls.evaluate(make(tmp_path), SIGNS, a, **settings)
-    wanted = calls.evaluate(tree, SIGNS, a, **settings)
-    for name in wanted:
-        np.testing.assert_allclose(found[name].value, wanted[name].value, rtol=0, atol=1e-5)
-    assert np.ptp(wanted["pc"].value) > 1
+    result = calls.evaluate(make(tmp_path), SIGNS, a, **settings)
+    expected = calls.evaluate(tree, SIGNS, a, **settings)
+    for name in expected:
+        np.testing.assert_allclose(result[name].value, expected[name].value, rtol=0, atol=1e-5)
+    assert np.ptp(expected["pc"].value) > 1
 
 
 @pytest.mark.parametrize("package", ["xgboost", "lightgbm"])
@@ -155,9 +155,9 @@ def test_attributions_of_a_linear_regression_have_closed_forms():
         "lime": (attribution.LimeTabular(alpha=0.0, samples=64), W),
         "lime on groups": (attribution.LimeGroups(alpha=1e-9, samples=64), W * X),
     }
-    for name, (method, wanted) in rows.items():
-        found = method(verax.Problem(model, x, background=x))
-        np.testing.assert_allclose(found, np.broadcast_to(wanted, X.shape), rtol=1e-6, atol=1e-6, err_msg=name)
+    for name, (method, expected) in rows.items():
+        result = method(verax.Problem(model, x, background=x))
+        np.testing.assert_allclose(result, np.broadcast_to(expected, X.shape), rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 def test_nothing_speaks_of_classes():
@@ -192,18 +192,18 @@ def test_a_score_is_made_of_whatever_a_model_returns():
 
     module = Boxes()
     x = torch.from_numpy(X)
-    margin = verax.Scorer(module, score=lambda found: found["boxes"][:, 0] - found["boxes"][:, 1])
+    margin = verax.Scorer(module, score=lambda result: result["boxes"][:, 0] - result["boxes"][:, 1])
     assert margin.adapter.returns == "values"
     weights = module.layer.weight.detach()
     torch.testing.assert_close(attribution.Gradient()(verax.Problem(margin, x))[0], weights[0] - weights[1])
-    plain = verax.Scorer(lambda rows: {"boxes": rows @ weights.T}, score=lambda found: found["boxes"][:, 2])
+    plain = verax.Scorer(lambda rows: {"boxes": rows @ weights.T}, score=lambda result: result["boxes"][:, 2])
     torch.testing.assert_close(calls.prediction_change(plain, x, x).morf[:, 0], x @ weights[2], rtol=1e-12, atol=1e-12)
     tree = GradientBoostingRegressor(n_estimators=3).fit(X, Y)
     doubled = verax.Scorer(tree, score=lambda values: 2 * values)
     np.testing.assert_allclose(
         calls.prediction_change(doubled, X, X).value, 2 * calls.prediction_change(tree, X, X).value
     )
-    logits = verax.Scorer(module, score=lambda found: found["boxes"], returns="logits")
+    logits = verax.Scorer(module, score=lambda result: result["boxes"], returns="logits")
     assert calls.prediction_change(logits, x, x).morf.max() <= 1
 
 
@@ -219,5 +219,5 @@ def test_whole_numbers_are_values():
 
 def test_tuning_a_regressor_ranks_what_needs_no_gradients():
     pytest.importorskip("optuna")
-    found = calls.tune(MODEL, X, metric="pc", trials=2, methods=["Occlusion", "Random"])
-    assert type(found.best).__name__ == "Occlusion"
+    result = calls.tune(MODEL, X, metric="pc", trials=2, methods=["Occlusion", "Random"])
+    assert type(result.best).__name__ == "Occlusion"

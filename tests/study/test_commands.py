@@ -122,7 +122,8 @@ def test_a_gpu_that_is_not_there_is_refused(toml: Path, finished: Path, tmp_path
     for arguments in (("study", "run", toml, "--out", tmp_path / "study"), ("verify", finished)):
         found = told(*arguments, "--device", "cuda")
         assert found.exit_code == 2
-        assert found.stderr == ("verax: --device: cuda was asked for, but torch finds no CUDA device here; use cpu.\n")
+        expected = "expected a device of this machine, got cuda; torch finds no CUDA device; use cpu."
+        assert found.stderr == f"verax: --device: {expected}\n"
     assert not (tmp_path / "study").exists()
 
 

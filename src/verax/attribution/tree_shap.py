@@ -19,7 +19,7 @@ from verax.core.arguments import checked_flag
 from verax.core.packages import optional_package
 from verax.core.shapes import Float, Shaped
 from verax.problem.problem import Problem
-from verax.scoring.adapters.estimators import category_places, is_catboost
+from verax.scoring.adapters.estimators import is_catboost
 from verax.scoring.meter import Rows
 
 _BOOSTERS = ("xgboost", "lightgbm", "catboost")
@@ -237,7 +237,7 @@ def by_booster(trees: Any, inputs: Any) -> Float[np.ndarray, "n features outputs
     if type(trees).__module__.startswith("lightgbm"):
         values = trees.predict(inputs, pred_contrib=True)
     elif is_catboost(trees):
-        pool = importlib.import_module("catboost").Pool(inputs, cat_features=category_places(trees))
+        pool = importlib.import_module("catboost").Pool(inputs, cat_features=trees.get_cat_feature_indices())
         values = trees.get_feature_importance(pool, type="ShapValues")
     else:
         values = _by_xgboost(trees, inputs)

@@ -44,7 +44,7 @@ from verax.metrics.base import Kind, Metric
 from verax.metrics.choose import chosen
 from verax.problem.problem import Problem
 from verax.problem.replacement import BASELINE, Replacement
-from verax.scoring.class_scores import Columns
+from verax.scoring.class_scores import ClassNumbers
 from verax.scoring.meter import Meter
 from verax.statistics.intervals import LEVEL
 
@@ -267,7 +267,7 @@ def _own_subject(problem: Problem, attributions: Any) -> AuditedProblem:
         raise ValueError(f"inputs: expected at least {_FEWEST}, from which something can be told, got {len(problem)}.")
     whose = with_known_class(attributions, problem)
     explained, problem = whose.attributions, whose.problem
-    settled = problem.with_target(Columns(problem.classes))
+    settled = problem.with_target(ClassNumbers(problem.classes))
     slopes = problem.scorer.differentiable and problem.inputs.is_floating_point()
     if explained is None:
         explained = methods_for(problem.given, slopes, problem.background is not None)

@@ -18,7 +18,7 @@ from verax.problem.attributed import Attributed, Task, attributed
 from verax.problem.features import Grid
 from verax.problem.problem import Problem
 from verax.problem.replacement import Replacement
-from verax.scoring.class_scores import Columns
+from verax.scoring.class_scores import ClassNumbers
 
 KINDS: tuple[Kind, ...] = ("local", "baseline")
 
@@ -114,7 +114,7 @@ class AuditContext:
 def case_subject(case: Case, methods: Mapping[Kind, Attribution]) -> AuditedProblem:
     """A case as a subject."""
     truths = {kind: truth for kind in KINDS if (truth := case.truth(kind)) is not None}
-    problem = case.problem.with_target(Columns(case.problem.classes))
+    problem = case.problem.with_target(ClassNumbers(case.problem.classes))
     return AuditedProblem(case.name, problem, truths, methods=methods if problem.scorer.differentiable else {})
 
 

@@ -27,7 +27,7 @@ from verax.problem.replacement import (
     Toward,
     checked_replacement,
 )
-from verax.problem.replacement.words import replacement_from
+from verax.problem.replacement.base import replacement_from
 
 METHODS: dict[Kind, Attribution] = {"local": Gradient(), "baseline": IntegratedGradients()}
 _READINGS: tuple[Metric, ...] = (

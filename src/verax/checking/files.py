@@ -28,8 +28,8 @@ from verax.core.registry import unknown
 from verax.core.warn import once_per_call
 from verax.data.array_files import SUFFIXES, TABLES, read_table
 from verax.problem.files import attributions_of, open_problem
-from verax.problem.files.description import is_file
-from verax.problem.replacement.words import replacement_from
+from verax.problem.files.tables import is_file
+from verax.problem.replacement.base import replacement_from
 from verax.scoring.model_files.opening import weight_files
 
 FORMAT = "verax check 1"

@@ -97,7 +97,7 @@ def audit(
     with common.one_line_errors(stopped):
         from verax.auditing import audit as audited
         from verax.problem.files import open_explained
-        from verax.problem.replacement.words import replacement_from
+        from verax.problem.replacement.base import replacement_from
 
         load_plugins(imports or ())
         metrics = model_options.metrics_of(metric or ()) or None

@@ -216,7 +216,7 @@ def named_addresses(words: Sequence[str]) -> dict[str, str]:
 
 def _target_of(text: str | None) -> Any:
     """Read ``--target`` for a lake: one class for all rows."""
-    from verax.problem.files.description import is_file, read_target
+    from verax.problem.files.tables import is_file, read_target
 
     if is_file(text):
         raise ValueError(f"--target: {text} has one class per row; for a lake say one class for all, or none.")
@@ -225,7 +225,7 @@ def _target_of(text: str | None) -> Any:
 
 def _baselines_of(text: str | None, background: Path | None) -> float | str:
     """Read ``--baselines`` for a lake: a number, or a statistic of the training data."""
-    from verax.problem.files.description import STATISTICS, number
+    from verax.problem.files.tables import STATISTICS, number
 
     if text in STATISTICS and background is None:
         raise ValueError(f"--baselines: {text} is one of the training data; pass --background FILE as well.")

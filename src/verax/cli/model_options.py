@@ -224,7 +224,7 @@ def _parsed(
 
 def replacement_of(words: str, background: Path | None) -> "Replacement":
     """Read one ``--replacement``; what it needs of the training data must be there."""
-    from verax.problem.replacement.words import needs_background, replacement_from
+    from verax.problem.replacement.base import needs_background, replacement_from
 
     replacement = replacement_from(words, "--replacement")
     if needs_background(replacement) and background is None:

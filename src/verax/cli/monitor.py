@@ -190,7 +190,7 @@ def _about(
     output: str,
 ) -> dict[str, str]:
     """What is watched, as the state keeps it: later calls must ask for the same."""
-    from verax.problem.files.description import is_file
+    from verax.problem.files.tables import is_file
 
     facts = {
         "metrics": ", ".join(metric if isinstance(metric, str) else metric.short_form for metric in metrics),

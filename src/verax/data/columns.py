@@ -1,16 +1,141 @@
-"""The columns of a table, from any data frame: numbers, categories with gaps, and labels, classes or values."""
+"""The columns of a table, from any data frame, as numbers and back; and labels, classes or values."""
 
+import importlib.util
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
+from verax.core.packages import optional_package
 from verax.core.shapes import Float, Shaped
 
 MISSING = "(missing)"
+_NOT_COUNTED = {"M": "dates", "m": "time spans", "c": "complex numbers", "V": "records"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: how its values become numbers, and numbers its values.
+
+    Attributes:
+        name: What it is called.
+        categories: The values that codes stand for; None for a column of numbers.
+        dtype: Its type in the data frame; None for what the frame makes of the values.
+        label: What the data frame calls it, where that is not its name.
+    """
+
+    name: str
+    categories: tuple[Any, ...] | None = None
+    dtype: Any = None
+    label: Any = None
+
+    def encode(self, values: Any) -> Any:
+        """Numbers in float64, gaps as NaN; or the code of each category."""
+        if self.categories is None:
+            return np.asarray(values.astype("float64") if hasattr(values, "astype") else values, dtype=np.float64)
+        places = {_identity(value): place for place, value in enumerate(self.categories)}
+        if self.gaps:  # however it is written, what is missing is missing
+            places |= {_identity(value): self.gaps[0] for value in values if is_missing(value)} | places
+        try:
+            return np.array([places[_identity(value)] for value in values], dtype=np.float64)
+        except KeyError as error:
+            raise ValueError(f"{self.name}: {error.args[0][1]!r} is not among its categories.") from None
+
+    def decode(self, numbers: Any) -> Any:
+        """A column of pandas as the data frame had it: numbers of its type where that can hold them, or categories."""
+        pandas = optional_package("pandas", "pandas", "frame: a table with categories")
+        if self.categories is not None or self.dtype is None:
+            return pandas.Series(self.cells(numbers), dtype=self.dtype)
+        gaps = np.isnan(numbers)
+        whole = bool((gaps | (numbers == np.round(numbers))).all())
+        if self.dtype.kind in "iu" and isinstance(self.dtype, np.dtype):  # pandas' own types know gaps
+            return pandas.Series(numbers.astype(self.dtype) if whole and not gaps.any() else numbers)
+        if self.dtype.kind in "iu" and not whole:
+            return pandas.Series(numbers).astype("Float64")
+        return pandas.Series(numbers).astype(self.dtype)
+
+    def cells(self, numbers: Any) -> Any:
+        """Numbers as they are, or the category of each code, None for a gap that has no code."""
+        if self.categories is None:
+            return numbers
+        categories = np.empty(len(self.categories) + 1, dtype=object)
+        categories[:-1] = self.categories
+        places = numbers.round().clip(0, len(self.categories) - 1)
+        return categories[np.where(np.isnan(numbers), len(self.categories), places).astype(np.int64)]
+
+    @property
+    def gaps(self) -> list[int]:
+        """Codes of what is missing."""
+        return [place for place, value in enumerate(self.categories or ()) if is_missing(value)]
+
+
+def frame_of(columns: Sequence[Column], values: Any) -> Any:
+    """Rows of numbers as a data frame, of pandas where it is installed, else of polars."""
+    named = [(column, column.label if column.label is not None else column.name) for column in columns]
+    if importlib.util.find_spec("pandas") is not None:
+        pandas = optional_package("pandas", "pandas", "a data frame")
+        return pandas.DataFrame({name: column.decode(values[:, place]) for place, (column, name) in enumerate(named)})
+    cells = {name: column.cells(values[:, place]) for place, (column, name) in enumerate(named)}
+    plain = {name: list(column) if column.dtype == object else column for name, column in cells.items()}
+    return optional_package("polars", "polars", "a data frame").DataFrame(plain)
+
+
+def frame_columns(frame: Any, background: Any, categorical: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of a frame for models; categories, gaps among them, sorted as in the background, then as in it."""
+    columns = []
+    for name in frame.columns:
+        dtype = frame[name].dtype
+        kind = getattr(dtype, "kind", "O")
+        if kind in _NOT_COUNTED:
+            raise TypeError(f"frame: column {name} holds {_NOT_COUNTED[kind]}; turn it into numbers or text first.")
+        if hasattr(dtype, "sparse") or "Sparse" in str(dtype):
+            raise TypeError(f"frame: column {name} is sparse; turn it into a dense one: frame.sparse.to_dense().")
+        if kind in "iuf" and str(name) not in categorical:
+            columns.append(Column(str(name), None, dtype, name))
+            continue
+        fitted, given = ({_identity(value): value for value in table[name].tolist()} for table in (background, frame))
+        ordered = dict(sorted(fitted.items(), key=lambda item: (item[0][0], item[0][2])))
+        categories = tuple((ordered | given | ordered).values())
+        columns.append(Column(str(name), categories, _holding(dtype, background[name].dtype, categories), name))
+    return tuple(columns)
+
+
+def _holding(dtype: Any, of_background: Any, categories: Sequence[Any]) -> Any:
+    """A type that holds all categories as they are, also those that only the background has.
+
+    A category dtype of pandas turns what it does not list into NaN, its text turns None into NaN, plain flags turn both
+    into True or False, and whole numbers hold neither parts nor NaN.
+    """
+    pandas = optional_package("pandas", "pandas", "frame: a table with categories")
+    if isinstance(dtype, pandas.CategoricalDtype):
+        values = [value for value in categories if not is_missing(value)]
+        if all(value in dtype.categories for value in values):
+            return dtype
+        first = of_background if isinstance(of_background, pandas.CategoricalDtype) else dtype  # as it was fitted
+        listed = [*first.categories, *(value for value in values if value not in first.categories)]
+        return pandas.CategoricalDtype(listed, ordered=dtype.ordered)
+    if isinstance(dtype, pandas.StringDtype):
+        holds = not any(value is None for value in categories)
+    elif not isinstance(dtype, np.dtype):
+        holds = True
+    elif dtype.kind == "b":
+        holds = not any(is_missing(value) for value in categories)
+    else:
+        kinds = int if dtype.kind in "iu" else int | float
+        holds = dtype.kind in "iuf" and all(isinstance(value, kinds) for value in categories)
+    return dtype if holds else np.dtype(object)
+
+
+def _identity(value: Any) -> tuple[str, Any, str]:
+    """What tells values apart: 1 and True are two, and so are the ways in which something can be missing."""
+    if is_missing(value):
+        return ("", None, type(value).__name__)
+    value = value.item() if isinstance(value, np.generic) else value
+    return (type(value).__name__, value, str(value))
 
 
 @dataclass(frozen=True)
@@ -18,20 +143,25 @@ class Columns:
     """A table's columns as they were given.
 
     Attributes:
-        names: What they are called.
-        values: ``(N, columns)``: numbers as they are, categories as their places in ``categories``, and NaN where a
-            value is missing.
-        categories: For each column its categories in order, or None where it holds numbers.
-        dtypes: Of columns with pandas' own type of categories, which some models ask for, by name.
+        columns: What they are; categories are the different texts of a column, without gaps.
+        values: ``(N, columns)``: numbers as they are, categories as their places, NaN where a value is missing.
     """
 
-    names: tuple[str, ...]
+    columns: tuple[Column, ...]
     values: Float[np.ndarray, "n columns"]
-    categories: tuple[tuple[str, ...] | None, ...]
-    dtypes: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the columns are called."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def categories(self) -> tuple[tuple[str, ...] | None, ...]:
+        """For each column its categories in order, or None where it holds numbers."""
+        return tuple(column.categories and tuple(map(str, column.categories)) for column in self.columns)
 
     @property
     def plain(self) -> bool:
@@ -44,16 +174,19 @@ def columns_of(frame: Any, source: str) -> Columns:
     names = tuple(str(name) for name in frame.columns)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{source}: expected each column once, got several called {twice[0]!r}.")
-    read = [_column(frame[name], f"{source}: column {str(name)!r}") for name in frame.columns]
-    categories = tuple(words for _, words in read)
-    kinds = [(str(name), frame[name].dtype, words) for name, words in zip(frame.columns, categories, strict=True)]
-    dtypes = {name: dtype for name, dtype, words in kinds if words and dtype == "category"}
-    return Columns(names, np.stack([values for values, _ in read], 1), categories, dtypes)
+    columns, values = [], []
+    for name in frame.columns:
+        numbers, words = _column(frame[name], f"{source}: column {str(name)!r}")
+        dtype = frame[name].dtype if words and frame[name].dtype == "category" else None
+        typed = {} if dtype is None else {str(category): category for category in dtype.categories}
+        columns.append(Column(str(name), words and tuple(typed.get(word, word) for word in words), dtype))
+        values.append(numbers)
+    return Columns(tuple(columns), np.stack(values, 1))
 
 
 def numbers_of(values: np.ndarray, names: Sequence[str]) -> Columns:
     """Columns of an array of numbers."""
-    return Columns(tuple(names), values.astype(np.float64), (None,) * values.shape[1])
+    return Columns(tuple(Column(name) for name in names), values.astype(np.float64))
 
 
 def cells(series: Any) -> np.ndarray:
@@ -105,7 +238,7 @@ def _finite(values: np.ndarray, where: str) -> np.ndarray:
 def is_missing(value: Any) -> bool:
     """Whether a cell is empty, by any library's word for it."""
     empty = value is None or type(value).__name__ in ("NAType", "NaTType")
-    return empty or (isinstance(value, float) and math.isnan(value))
+    return empty or (isinstance(value, float | np.floating | Decimal) and math.isnan(value))
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ from verax.core.registry import unknown
 from verax.core.shapes import Bool, Float, Int
 from verax.data.array_files import read_npz, read_table
 from verax.data.base import Dataset, Split, Standardisation, assembled, fingerprint, split_of, standardise_columns
-from verax.data.columns import MISSING, Columns, Labels, LabelTask, columns_of, numbers_of, read_labels
+from verax.data.columns import MISSING, Column, Columns, Labels, LabelTask, columns_of, numbers_of, read_labels
 
 
 def table_dataset(
@@ -102,7 +102,7 @@ def column_values(dataset: Dataset) -> tuple[Float[np.ndarray, "n *shape"], Stan
     """
     if dataset.inputs.ndim != 2:
         return dataset.inputs, dataset.standardisation
-    columns = dataset.columns or Columns(dataset.feature_names, dataset.inputs, (None,) * dataset.inputs.shape[1])
+    columns = dataset.columns or Columns(tuple(map(Column, dataset.feature_names)), dataset.inputs)
     train = columns.values[dataset.split.train]
     mean, std = np.nanmean(train, 0), np.nanstd(train, 0)
     codes = np.array([words is not None for words in columns.categories])

@@ -17,7 +17,7 @@ from verax.metrics.result import GuidedResult, Result
 from verax.problem.attributed import Attributed, Task
 from verax.problem.baselines import spreads as typical_spreads
 from verax.problem.replacement import Baseline, Toward
-from verax.scoring.class_scores import Columns
+from verax.scoring.class_scores import ClassNumbers
 from verax.scoring.session import Session
 from verax.statistics.intervals import Estimate, estimates
 
@@ -224,7 +224,7 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
 
     Under metrics that negate their score when attributions are negated, what negation would give is known.
     """
-    if session.classes != 2 or session.returns == "values" or isinstance(task.problem.problem.target, Columns):
+    if session.classes != 2 or session.returns == "values" or isinstance(task.problem.problem.target, ClassNumbers):
         return  # columns come from calls of Verax itself, which computed the attributions for them
     if task.problem.problem.target is None:
         predicted = task.target.cpu()

@@ -31,7 +31,7 @@ from verax.perturbation.sampled import Draws, Gathered, check_sigma, check_subse
 from verax.problem.attributed import Attributed, Task
 from verax.problem.problem import Problem
 from verax.problem.replacement import Baseline, Replacement
-from verax.problem.replacement.words import needs_background
+from verax.problem.replacement.base import needs_background
 from verax.scoring.adapters import model_name
 from verax.scoring.meter import Cost, Meter
 from verax.scoring.session import Session

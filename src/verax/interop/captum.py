@@ -11,11 +11,12 @@ faithful. Call ``captum.metrics.sensitivity_max``.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
+from verax.core.arguments import checked_choice
 from verax.core.shapes import Float
 from verax.interop.flatten import FlatCall, flat_call
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
@@ -26,7 +27,7 @@ from verax.perturbation.sampled import Effect, Perturbation
 from verax.problem.attributed import attributed
 from verax.problem.problem import Problem
 from verax.scoring.adapters import Returns
-from verax.scoring.class_scores import Output, checked_output
+from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer
 
 __all__ = ["directed_prediction_change", "infidelity", "prediction_change", "sensitivity_n"]
@@ -208,7 +209,7 @@ def _scores(
     if returns is None and not isinstance(call.model.forward_func, nn.Module):
         advice = 'pass returns="logits", returns="probabilities", or returns="values" for a regression'
         raise ValueError(f"returns: a function does not say what it returns; {advice}.")
-    checked_output(output)
+    checked_choice("output", output, get_args(Output))
     attributed(_problem(call, returns, output, batch_size), call.attributions)  # stops what is wrong with the arguments
     parts = _as_class(call, returns, output).parts()
     scores = [metric(_problem(part, returns, output, batch_size), part.attributions).value for part in parts]

@@ -1,1 +1,1 @@
-"""What is asked: inputs, what a feature is, what it becomes, and whose score is followed."""
+"""Problems: a model, the rows to explain, what a feature is, what it becomes, and which class score to track."""

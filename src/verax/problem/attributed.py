@@ -1,9 +1,9 @@
 """Attributions of a problem, as arrays or as other libraries return them: checked before any work."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,12 +19,7 @@ from verax.problem.replacement import Baseline, Replacement, Rows
 
 
 def plain_attributions(attributions: Any) -> Any:
-    """Arrays in the place of a ``shap.Explanation``, a tuple of Captum's and a list of arrays; the rest as it is.
-
-    Of the pair that ``verax.interop.shap.from_explanation`` returns, the attributions.
-
-    To be called before columns are put in the model's order, which needs arrays.
-    """
+    """Arrays in the place of a ``shap.Explanation``, a tuple of Captum's and a list of arrays; the rest as it is."""
     if isinstance(attributions, Mapping):
         return {name: _plain(f"attributions[{name!r}]", value) for name, value in attributions.items()}
     return _plain("attributions", attributions)
@@ -43,27 +38,6 @@ def fitted_attributions(attributions: Any, fit: Callable[[Any], Any]) -> Any:
     return fit(attributions)
 
 
-def with_rows(array: Tensor, shapes: Collection[Shape]) -> Tensor:
-    """The attribution of a single input without an axis for rows gets one; any other stays as it is."""
-    shape = tuple(array.shape)
-    fits = shape in shapes or shape[1:] in shapes
-    return array[None] if not fits and (1, *shape) in shapes else array
-
-
-def advice(shape: Shape, inputs: Shape) -> str:
-    """What to do with an array that does not fit, as the end of a message; empty where nothing is known."""
-    if shape[:-1] == inputs:
-        converter = "verax.interop.shap.from_explanation(explanation, target=...)"
-        vectors = "verax.text.per_token(attributions)"
-        return (
-            f"; if its last axis are classes, {converter} takes one of them; if embeddings of tokens, {vectors} makes "
-            "one number per token"
-        )
-    if shape[1:] == inputs:
-        return "; of several arrays give each a name of its own, of one per class take that of the class explained"
-    return ""
-
-
 def _plain(label: str, value: Any) -> Any:
     if _is_explanation(value):
         return value.values
@@ -71,25 +45,21 @@ def _plain(label: str, value: Any) -> Any:
         return value.attributions
     if isinstance(value, tuple) and len(value) == 1:  # Captum's answer to inputs in a tuple
         return value[0]
-    if isinstance(value, list | tuple) and value and all(isinstance(array, Tensor | np.ndarray) for array in value):
-        return _stacked(label, value)
-    return value
-
-
-def _is_explanation(value: Any) -> bool:
-    return hasattr(value, "base_values") and hasattr(value, "values")  # a shap.Explanation, without importing shap
-
-
-def _stacked(label: str, arrays: list[Any] | tuple[Any, ...]) -> Any:
-    shapes = list(dict.fromkeys(tuple(array.shape) for array in arrays))
+    if not (isinstance(value, list | tuple) and value and all(isinstance(each, Tensor | np.ndarray) for each in value)):
+        return value
+    shapes = list(dict.fromkeys(tuple(array.shape) for array in value))
     if len(shapes) > 1:
         raise ValueError(
             f"{label}: expected arrays of one shape, got {' and '.join(map(str, shapes))}; attributions of several "
             "input tensors, as Captum gives them, go to verax.interop.captum.prediction_change and its like."
         )
-    if all(isinstance(array, Tensor) for array in arrays):
-        return torch.stack([array.detach() for array in arrays])
-    return np.stack([array.detach().cpu().numpy() if isinstance(array, Tensor) else array for array in arrays])
+    if all(isinstance(array, Tensor) for array in value):
+        return torch.stack([array.detach() for array in value])
+    return np.stack([array.detach().cpu().numpy() if isinstance(array, Tensor) else array for array in value])
+
+
+def _is_explanation(value: Any) -> bool:
+    return hasattr(value, "base_values") and hasattr(value, "values")  # a shap.Explanation, without importing shap
 
 
 _SMALL = 1 << 23  # elements of attributions that may be copied
@@ -99,7 +69,7 @@ _SMALL = 1 << 23  # elements of attributions that may be copied
 class Attributed:
     """A problem with the attributions that are rated: what metrics and experiments work on."""
 
-    problem: Problem  # the model, the rows, and what is asked about them
+    problem: Problem  # the model and the rows
     attributions: tuple[Tensor, ...]  # one tensor per attribution, each of the inputs' shape or with one channel
     precision: Float[Tensor, "k 1 1"]  # relative spacing of the numbers of each attribution, as the user gave it
     layout: Layout  # the form in which results go back
@@ -109,7 +79,6 @@ class Attributed:
 
     @property
     def removed(self) -> str:
-        """What removed features become, in words."""
         return self.given.baseline_words if isinstance(self.replacement, Baseline) else self.replacement.short_form
 
     @property
@@ -211,67 +180,66 @@ class Task:
 
 def attributed(problem: Problem, attributions: Any, replacement: Replacement | None = None) -> Attributed:
     """Check attributions of a problem and bring them into one layout."""
-    stack, precision, form, names = _attribution_list(attributions, problem.given)
-    x = problem.given.values
+    x, shapes = problem.given.values, _single_shapes(problem.given)
+    form, names, arrays = _attribution_list(attributions, x, shapes)
+    check_finite(arrays)
+    dtypes = [array.dtype for array in arrays.values()]
+    dtype = reduce(torch.promote_types, dtypes)
+    stack = tuple(_in_layout(array.to(dtype), problem.given) for array in arrays.values())
+    if len({attribution.shape for attribution in stack}) > 1:  # where only some have channels, the others are shared
+        # out evenly: in float64, in which shares of different numbers differ
+        stack = tuple(spread(attribution.double(), tuple(x.shape[1:])) for attribution in stack)
     result_dtype = x.dtype if x.dtype == torch.float64 else torch.float32  # half precision cannot hold the results
     return Attributed(
         problem=problem,
         attributions=stack,
-        precision=precision,
+        precision=torch.tensor([torch.finfo(dtype).eps for dtype in dtypes], dtype=torch.float64)[:, None, None],
         layout=Layout(form, names, problem.given.kind, x.device, result_dtype),
         replacement=replacement or problem.replacement,
     )
 
 
 def _attribution_list(
-    attributions: Any, checked: CheckedInputs
-) -> tuple[tuple[Tensor, ...], Tensor, Any, tuple[str, ...]]:
-    """Split one array, a stack or a dict into single attributions in the inputs' layout."""
-    inputs = checked.values
-    shapes = _single_shapes(inputs, checked.features)
-    names: tuple[str, ...] = ()
+    attributions: Any, inputs: Tensor, shapes: list[Shape]
+) -> tuple[Literal["one", "stack", "dict"], tuple[str, ...], dict[str, Tensor]]:
     if isinstance(attributions, Mapping):
         if not attributions:
             raise ValueError("attributions: expected at least one, got an empty dict.")
-        form, names = "dict", tuple(attributions)
         labelled = {f"attributions[{name!r}]": value for name, value in attributions.items()}
-        arrays = tuple(with_rows(_numbers(label, value), shapes) for label, value in labelled.items())
-        for label, array in zip(labelled, arrays, strict=True):
+        arrays = {label: _with_rows(_numbers(label, value), shapes) for label, value in labelled.items()}
+        for label, array in arrays.items():
             if tuple(array.shape) not in shapes:
                 raise ValueError(_shape_message(label, array, inputs, shapes, stack=False))
-    else:
-        array = with_rows(_numbers("attributions", attributions), shapes)
-        if array.shape[:1] != (1,) and tuple(array.shape) in shapes and tuple(array.shape[1:]) in shapes:
-            raise ValueError(_two_readings(array, shapes))
-        if tuple(array.shape) in shapes:
-            form, arrays = "one", (array,)
-        elif tuple(array.shape[1:]) in shapes and len(array) > 0:
-            form, arrays = "stack", tuple(array)
-        else:
-            raise ValueError(_shape_message("attributions", array, inputs, shapes))
-    numbered = [f"attributions[{place}]" for place in range(len(arrays))] if form == "stack" else ["attributions"]
-    labels = [f"attributions[{name!r}]" for name in names] or numbered
-    check_finite(dict(zip(labels, arrays, strict=True)))
-    dtype = reduce(torch.promote_types, (attribution.dtype for attribution in arrays))
-    precision = torch.tensor([torch.finfo(attribution.dtype).eps for attribution in arrays], dtype=torch.float64)[
-        :, None, None
-    ]
-    shaped = tuple(_in_layout(attribution.to(dtype), checked) for attribution in arrays)
-    if len({attribution.shape for attribution in shaped}) > 1:  # where only some have channels, the others are shared
-        # out evenly: in float64, in which shares of different numbers differ
-        shaped = tuple(spread(attribution.double(), tuple(inputs.shape[1:])) for attribution in shaped)
-    return shaped, precision, form, names
+        return "dict", tuple(attributions), arrays
+    array = _with_rows(_numbers("attributions", attributions), shapes)
+    single, stacked = tuple(array.shape) in shapes, tuple(array.shape[1:]) in shapes and len(array) > 0
+    # images of as many channels as there are images, and as many attributions
+    if single and stacked and len(array) > 1:
+        raise ValueError(
+            f"attributions: shape {tuple(array.shape)} can be read as one attribution or as a stack of {len(array)} "
+            "without channels; pass one attribution as {name: array}, several as a dict of them or with a channel "
+            f"axis, shape (K, {str(shapes[1])[1:]}."
+        )
+    if single:
+        return "one", (), {"attributions": array}
+    if stacked:
+        return "stack", (), {f"attributions[{place}]": values for place, values in enumerate(array)}
+    raise ValueError(_shape_message("attributions", array, inputs, shapes))
 
 
-def _single_shapes(inputs: Tensor, features: FeatureMap) -> list[Shape]:
-    """Shapes that one attribution may have.
+def _with_rows(array: Tensor, shapes: list[Shape]) -> Tensor:
+    """The attribution of a single input without an axis for rows gets one; any other stays as it is."""
+    shape = tuple(array.shape)
+    fits = shape in shapes or shape[1:] in shapes
+    return array[None] if not fits and (1, *shape) in shapes else array
 
-    Where a feature spans the channels, the channel axis may be missing; groups may have one value each.
-    """
-    full = tuple(inputs.shape)
+
+def _single_shapes(checked: CheckedInputs) -> list[Shape]:
+    """Shapes that one attribution may have: where features span channels without them, of groups one value each."""
+    features, full = checked.features, tuple(checked.values.shape)
     spans_channels = isinstance(features, Grid) and len(features.cell) > 1 and features.cell[0] == 1
     shapes = [full]
-    if spans_channels or (isinstance(features, Groups) and inputs.ndim == 4):
+    if spans_channels or (isinstance(features, Groups) and len(full) == 4):
         shapes += [(full[0], 1, *full[2:]), (full[0], *full[2:])]
     if isinstance(features, Groups):
         shapes.append((full[0], features.most))
@@ -298,19 +266,18 @@ def _numbers(label: str, value: Any) -> Tensor:
     return array.float() if array.dtype in (torch.float16, torch.bfloat16) else array
 
 
-def _two_readings(array: Tensor, shapes: list[Shape]) -> str:
-    """Images of as many channels as there are images, and as many attributions: one, or a stack without channels?"""
-    return (
-        f"attributions: shape {tuple(array.shape)} can be read as one attribution or as a stack of {len(array)} "
-        f"without channels; pass one attribution as {{name: array}}, several as a dict of them or with a channel axis, "
-        f"shape (K, {str(shapes[1])[1:]}."
-    )
-
-
 def _shape_message(label: str, array: Tensor, inputs: Tensor, shapes: list[Shape], stack: bool = True) -> str:
-    expected = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
+    shape, advice = tuple(array.shape), ""
+    if shape[:-1] == tuple(inputs.shape):
+        advice = (
+            "; if its last axis are classes, verax.interop.shap.from_explanation(explanation, target=...) takes one of "
+            "them; if embeddings of tokens, verax.text.per_token(attributions) makes one number per token"
+        )
+    elif shape[1:] == tuple(inputs.shape):
+        advice = "; of several arrays give each a name of its own, of one per class take that of the class explained"
+    expected = " or ".join(map(str, shapes))
     stacked = f", or a stack (K, {str(shapes[0])[1:]}" if stack else ""
     return (
-        f"{label}: shape {tuple(array.shape)} does not fit inputs of shape {tuple(inputs.shape)}; "
-        f"expected {expected}{stacked}{advice(tuple(array.shape), tuple(inputs.shape))}."
+        f"{label}: shape {shape} does not fit inputs of shape {tuple(inputs.shape)}; "
+        f"expected {expected}{stacked}{advice}."
     )

@@ -14,10 +14,7 @@ STATISTICS = ("mean", "median", "mode", "zero")
 def typical_row(
     statistic: str, inputs: Shaped[Tensor, "n *shape"], background: Any, codes: Bool[Tensor, "*shape"] | None = None
 ) -> Shaped[Tensor, "*shape"]:
-    """One row that stands for the background, element by element; missing values are left out.
-
-    Codes have no mean: theirs is the most frequent one.
-    """
+    """One row that stands for the background, by element, missing values left out; of codes the most frequent one."""
     if statistic not in STATISTICS:
         listed = ", ".join(f'"{known}"' for known in STATISTICS)
         raise ValueError(f"baselines: expected a number, an array or one of {listed}, got {statistic!r}.")
@@ -25,19 +22,23 @@ def typical_row(
         return torch.zeros(inputs.shape[1:], dtype=inputs.dtype, device=inputs.device)
     if background is None:
         raise ValueError(f'baselines: "{statistic}" is one of the training data; pass background=train_inputs as well.')
-    rows = as_tensor("background", background)
-    if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
-        raise ValueError(
-            f"background: expected rows like the inputs', of shape {tuple(inputs.shape[1:])}, got shape "
-            f"{tuple(rows.shape)}."
-        )
-    rows = rows.to(inputs.device)
+    rows = _rows_like(inputs, background).to(inputs.device)
     if statistic == "mode" or (codes is not None and bool(codes.all())):
         return _modes(rows).to(inputs.dtype)
     amounts = rows.double()
     medians = (amounts.nanmedian(0).values - (-amounts).nanmedian(0).values) / 2  # of both in the middle
     row = amounts.nanmean(0) if statistic == "mean" else medians
     return (row if codes is None else torch.where(codes, _modes(rows).double(), row)).to(inputs.dtype)
+
+
+def _rows_like(inputs: Shaped[Tensor, "n *shape"], background: Any) -> Shaped[Tensor, "m *shape"]:
+    rows = as_tensor("background", background)
+    if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
+        raise ValueError(
+            f"background: expected rows like the inputs', shape (M, {str(tuple(inputs.shape[1:]))[1:]}, "
+            f"got shape {tuple(rows.shape)}."
+        )
+    return rows
 
 
 def spreads(background: Shaped[Tensor, "m *shape"]) -> Shaped[Tensor, "*shape"]:
@@ -65,11 +66,7 @@ def baseline_tensor(
     background: Any = None,
     codes: Bool[Tensor, "*shape"] | None = None,
 ) -> Tensor:
-    """Read the ``baselines`` argument: a number or anything that broadcasts to the inputs, one baseline each included.
-
-    The result is a view wherever possible, so a scalar baseline costs no memory. It has the inputs' precision: a number
-    that the inputs can hold is that very number.
-    """
+    """Read the ``baselines`` argument, in the inputs' precision; a view where possible, so a number costs no memory."""
     if isinstance(baselines, bool) or callable(baselines):
         raise TypeError(f"baselines: expected a number or an array, got {baselines!r}.")
     if baselines is None:
@@ -126,13 +123,11 @@ def replaced(
     *,
     chosen: bool,
 ) -> Shaped[Tensor, "*shape"]:
-    """Take the baseline where the mask, of truth values or of ones and zeros, says so, exactly.
-
-    With weights 0 and 1 ``lerp`` gives one of its ends, unless their difference overflows. A CPU does that much faster
-    than ``where``, whose branches it cannot predict.
-    """
+    """Take the baseline where the mask, of truth values or of ones and zeros, says so, exactly."""
     if chosen:
         return torch.where(mask.bool(), baselines, inputs)
+    # with weights 0 and 1 one of the ends, unless their difference overflows, and on a CPU much faster than ``where``,
+    # whose branches it cannot predict
     return torch.lerp(inputs, baselines, mask.to(inputs.dtype))
 
 
@@ -161,14 +156,9 @@ def checked_background(
         if labels is not None:
             raise ValueError("background_labels: given without background; pass background=train_inputs as well.")
         return None, None
-    rows = as_tensor("background", background)
+    rows = _rows_like(inputs, background)
     if inputs.is_floating_point() and not rows.is_floating_point():
         raise TypeError(f"background: expected floating-point numbers, got {rows.dtype}.")
-    if rows.shape[1:] != inputs.shape[1:] or len(rows) == 0:
-        raise ValueError(
-            f"background: expected rows like the inputs', shape (M, {str(tuple(inputs.shape[1:]))[1:]}, "
-            f"got shape {tuple(rows.shape)}."
-        )
     if not (torch.isfinite(rows) | (rows.isnan() & missing)).all():
         raise ValueError("background: expected finite numbers, got NaN or infinity.")
     if labels is None:

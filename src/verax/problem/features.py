@@ -20,8 +20,7 @@ class Grid:
 
     Attributes:
         shape: Shape of one input.
-        cell: The same with 1 where a feature spans an axis: ``(20,)`` for 20 columns, ``(1, 224, 224)`` for the pixels
-            of an RGB image.
+        cell: The same with 1 where a feature spans an axis: ``(1, 224, 224)`` for the pixels of an RGB image.
     """
 
     shape: Shape
@@ -56,7 +55,7 @@ class Groups:
     """Features given by a map of group numbers, one map for all inputs or one each.
 
     Attributes:
-        map: Group number of every element, ``(1 or N, elements)``, numbered 0, 1, ... without gaps in each map.
+        map: Group number of every element, numbered 0, 1, ... without gaps in each map.
         shape: Shape of one input.
         fixed: Which elements are never removed; None where all can be. Their baseline is their value and their
             attribution 0, so the group that they are put into does not matter: it is the first.
@@ -86,15 +85,11 @@ class Groups:
         return Groups(self.map[places], self.shape, None if self.fixed is None else self.fixed[places])
 
     def spread_out(self, values: Float[Tensor, "n features"]) -> Float[Tensor, "n *rest"]:
-        """Give one value per group the shape of the inputs, each shared out evenly over its elements.
-
-        Where all channels of an image have the same groups, one channel is enough.
-        """
+        """Give one value per group the shape of the inputs, each shared out evenly over its elements."""
         numbers = self.numbers().to(values.device)
-        if len(self.shape) == 3 and bool((numbers == numbers[:, :1]).all()):
+        if len(self.shape) == 3 and bool((numbers == numbers[:, :1]).all()):  # one channel is enough
             numbers = numbers[:, :1]
-        flat = numbers.flatten(1).clamp(min=0)
-        removable = (numbers.flatten(1) >= 0).double()
+        flat, removable = numbers.flatten(1).clamp(min=0), (numbers.flatten(1) >= 0).double()
         sizes = torch.zeros(len(flat), self.most, dtype=torch.float64, device=flat.device)
         sizes.scatter_add_(1, flat, removable)
         weights = removable / sizes.gather(1, flat).clamp(min=1)
@@ -131,31 +126,26 @@ def spread(values: Float[Tensor, "..."], shape: Shape) -> Float[Tensor, "..."]:
 def feature_map(features: object, inputs: Tensor) -> FeatureMap:
     """Read the ``features`` argument: ``"auto"``, ``"element"``, ``"pixel"`` or an array of group numbers."""
     shape = tuple(inputs.shape[1:])
+    expected = 'features: expected "auto", "element", "pixel" or an array of group numbers'
+    if features is None:
+        raise TypeError(f"{expected}, got None.")
     if isinstance(features, str):
         if features not in ("auto", "element", "pixel"):
-            raise ValueError(
-                f'features: expected "auto", "element", "pixel" or an array of group numbers, got {features!r}.'
-            )
+            raise ValueError(f"{expected}, got {features!r}.")
         if features == "pixel" and len(shape) < 2:
             raise ValueError(
                 f'features: "pixel" needs inputs (N, channels, ...), got inputs with rows of shape {shape}.'
             )
         pixels = features == "pixel" or (features == "auto" and len(shape) == 3)
         return Grid(shape, (1, *shape[1:]) if pixels else shape)
-    if features is None:
-        raise TypeError('features: expected "auto", "element", "pixel" or an array of group numbers, got None.')
     groups = as_tensor("features", features)
     if groups.is_floating_point() or groups.dtype == torch.bool or groups.is_complex():
         raise TypeError(f"features: group numbers must be whole numbers, got {groups.dtype}.")
-    return _groups(_full_map(groups.to(torch.int64), inputs), shape)
-
-
-def _groups(maps: Int[Tensor, "maps elements"], shape: Shape) -> Groups:
+    maps = _full_map(groups.to(torch.int64), inputs)
     fixed = maps < 0
     if not bool(fixed.any()):
         return Groups(_consecutive(maps), shape)
-    empty = fixed.all(1).nonzero()
-    if len(empty):
+    if len(empty := fixed.all(1).nonzero()):
         where = f" in row {int(empty[0, 0])}" if len(maps) > 1 else ""
         raise ValueError(f"features: negative numbers are never removed, and there is no other{where}.")
     numbered = _consecutive(maps.clamp(min=-1))
@@ -163,47 +153,47 @@ def _groups(maps: Int[Tensor, "maps elements"], shape: Shape) -> Groups:
 
 
 def _full_map(groups: Tensor, inputs: Tensor) -> Int[Tensor, "maps elements"]:
-    """Bring a user's map to one number per element, for all inputs at once or for each.
+    """One number per element, for all inputs at once or for each, of a user's map.
 
     A map with as many axes as the inputs says what it means: length 1 stands for all inputs, or for all channels.
     """
-    shape, count = tuple(inputs.shape[1:]), len(inputs)
-    without_channels = shape[1:] if len(shape) == 3 else None
-    full = tuple(groups.shape)
-    if _two_readings(groups, inputs):
-        raise ValueError(
-            f"features: group numbers of shape {full} can be read as one map for all inputs or as one map for each "
-            f"input; pass {(1, *full)}, features[None], for one map, or {(full[0], 1, *full[1:])}, "
-            f"features[:, None], for one each."
-            if inputs.ndim == 4
-            else f"features: group numbers of shape {full} can be read as one map for all inputs or as one number for "
-            f"each input and position; pass {(1, *full)}, features[None], for one map, or {(*full, 1)}, "
-            f"features[..., None], expanded to {tuple(inputs.shape)}, for one each."
-        )
-    if full in (shape, without_channels):
+    shape, count, full = tuple(inputs.shape[1:]), len(inputs), tuple(groups.shape)
+    image = len(shape) == 3
+    _check_one_reading(groups, inputs)
+    if full == shape or (image and full == shape[1:]):
         return groups.expand(shape).reshape(1, -1)
     if 1 < len(full) < inputs.ndim and full == (count, *shape)[: len(full)]:  # one number for all that follows
         return groups.reshape(*full, *(1,) * (inputs.ndim - len(full))).expand(count, *shape).reshape(count, -1)
-    one_each = groups[:, None] if full == (count, *(without_channels or ())) and without_channels else groups
+    each = groups[:, None] if image and full == (count, *shape[1:]) else groups
     lengths = [{1, count}, *({size} for size in shape)]
-    if without_channels:
+    if image:
         lengths[1].add(1)
-    if one_each.ndim == inputs.ndim and all(length in two for length, two in zip(one_each.shape, lengths, strict=True)):
-        return one_each.expand(-1, *shape).reshape(len(one_each), -1)
-    allowed = [shape, (count, *shape)] + ([without_channels, (count, *without_channels)] if without_channels else [])
+    if each.ndim == inputs.ndim and all(length in two for length, two in zip(each.shape, lengths, strict=True)):
+        return each.expand(-1, *shape).reshape(len(each), -1)
+    allowed = [shape, (count, *shape), *([shape[1:], (count, *shape[1:])] if image else [])]
     raise ValueError(
         f"features: group numbers of shape {full} do not fit inputs of shape {tuple(inputs.shape)}; "
-        f"expected one of {', '.join(str(length) for length in allowed)}."
+        f"expected one of {', '.join(map(str, allowed))}."
     )
 
 
-def _two_readings(groups: Tensor, inputs: Tensor) -> bool:
-    """Whether a map may be for all inputs, such as ``(C, H, W)``, or one each, such as ``(N, H, W)`` or ``(N, L)``."""
+def _check_one_reading(groups: Tensor, inputs: Tensor) -> None:
+    """Raise for a map that may be for all inputs, as ``(C, H, W)``, or one each, as ``(N, H, W)`` or ``(N, L)``."""
     if groups.shape != inputs.shape[1:] or inputs.ndim < 3:
-        return False
+        return
     each = inputs.ndim == 4 and len(inputs) == inputs.shape[1]
     along = groups.shape == inputs.shape[:-1]
-    return (each or along) and not torch.equal(groups, groups[:1].expand_as(groups))
+    if not (each or along) or torch.equal(groups, groups[:1].expand_as(groups)):
+        return
+    full = tuple(groups.shape)
+    other, index, how = f"{(*full, 1)}", "features[..., None]", f", expanded to {tuple(inputs.shape)},"
+    if inputs.ndim == 4:
+        other, index, how = f"{(full[0], 1, *full[1:])}", "features[:, None]", ","
+    what = "map for each input" if inputs.ndim == 4 else "number for each input and position"
+    raise ValueError(
+        f"features: group numbers of shape {full} can be read as one map for all inputs or as one {what}; pass "
+        f"{(1, *full)}, features[None], for one map, or {other}, {index}{how} for one each."
+    )
 
 
 def _consecutive(maps: Int[Tensor, "maps elements"]) -> Int[Tensor, "maps elements"]:

@@ -13,11 +13,11 @@ from torch import Tensor
 from verax.core.arrays import ArrayKind, as_tensor, kind_of
 from verax.core.shapes import Bool, Int, Shaped
 from verax.problem.baselines import baseline_tensor, baseline_words
-from verax.problem.features import FeatureMap, Grid, Groups, feature_map
+from verax.problem.features import FeatureMap, Groups, feature_map
 from verax.scoring.adapters.base import Collate, RowArguments
 from verax.scoring.frames import ColumnOrder
 
-_AUTO = "auto"
+_READ = 5  # texts of a report
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,15 +28,13 @@ class Inputs:
         values: The rows, ``(N, ...)``, NumPy or torch. NaN is allowed where the model takes it; whole numbers are codes
             such as ids of tokens, for which baselines have no default.
         key: Name of the values, for models that are called by keywords.
-        codes: Which values are codes and not amounts: True, False, or one truth value per element of a row. Codes have
-            no direction: DPC counts them 0, and no noise is added to them. By default whole numbers are codes.
-        collate: Called as ``collate(values, model_kwargs)`` with the rows of a batch just before the model; gives both
-            back, for instance without padding.
+        codes: Which values are categories; by default whole numbers are.
+        collate: Called with the rows of a batch and ``model_kwargs`` just before the model; gives both back.
         removed: What removed features become in words, where the baselines are no words themselves.
     """
 
     values: Any
-    features: Any = _AUTO
+    features: Any = "auto"
     baselines: Any = None
     names: Sequence[str] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -65,14 +63,16 @@ class Inputs:
         if isinstance(rows, Integral):
             place = range(len(self))[int(rows)]  # out of range, it raises, which ends a loop over the rows
             rows = slice(place, place + 1)
-        x = as_tensor("inputs", self.values)
-        return replace(
-            self,
-            values=_rows(self.values, rows),
-            features=self._features_of(rows, x),
-            baselines=self._baselines_of(rows, x),
-            model_kwargs={name: _rows(value, rows) for name, value in self.model_kwargs.items()},
-        )
+        x, features, baselines = as_tensor("inputs", self.values), self.features, self.baselines
+        if isinstance(groups := feature_map(features, x), Groups):
+            features = groups.numbers()
+            features = features[_index(rows)] if len(features) > 1 else features
+        if not isinstance(baselines, str | int | float | None):
+            full = baseline_tensor(baselines, x, missing=True)
+            baselines = full[_index(rows)] if full.stride(0) else baselines
+        beside = {name: _rows(value, rows) for name, value in self.model_kwargs.items()}
+        values = _rows(self.values, rows)
+        return replace(self, values=values, features=features, baselines=baselines, model_kwargs=beside)
 
     def fitted(self, attribution: Any) -> Any:
         """An attribution as an array; inputs that know of other forms, such as ragged lists, override it."""
@@ -84,39 +84,21 @@ class Inputs:
 
     def ordered(self, order: ColumnOrder) -> "Inputs":
         """The same with the columns of a data frame in the order of the model, as plain arrays."""
+        names, shape = self.names, tuple(getattr(self.values, "shape", ()))
+        if names is None and isinstance(self.features, str) and order.names and shape[1:] == (len(order.names),):
+            names = order.names  # of columns, where each is a feature
         return replace(
             self,
-            names=self._names_of(order),
+            names=names,
             values=order("inputs", self.values),
             features=order("features", self.features),
             baselines=order("baselines", self.baselines),
             codes=order("codes", self.codes),
         )
 
-    def _names_of(self, order: ColumnOrder) -> Sequence[str] | None:
-        """Names that were given, or those of columns where each is a feature."""
-        shape = getattr(self.values, "shape", ())
-        per_column = (
-            isinstance(self.features, str) and order.names is not None and tuple(shape[1:]) == (len(order.names),)
-        )
-        return order.names if self.names is None and per_column else self.names
-
-    def _features_of(self, rows: Any, inputs: Tensor) -> Any:
-        features = feature_map(self.features, inputs)
-        if isinstance(features, Grid):
-            return self.features
-        numbers = features.numbers()
-        return numbers[_index(rows)] if len(numbers) > 1 else numbers
-
-    def _baselines_of(self, rows: Any, inputs: Tensor) -> Any:
-        if self.baselines is None or isinstance(self.baselines, str | int | float):
-            return self.baselines
-        baselines = baseline_tensor(self.baselines, inputs, missing=True)
-        return baselines[_index(rows)] if baselines.stride(0) else self.baselines
-
 
 class PlainInputs(Inputs):
-    """Rows that were given as an array, and what was said beside them."""
+    """Rows that were given as an array."""
 
 
 def plain_rows(
@@ -130,7 +112,7 @@ def plain_rows(
     # a float: a whole number 0 is a category that somebody chose
     default = not (categorical is None or categorical is False) and isinstance(baselines, float) and baselines == 0
     beside = {} if model_kwargs is None else model_kwargs
-    return PlainInputs(inputs, features, None if default else baselines, names, beside, None, categorical)
+    return PlainInputs(inputs, features, None if default else baselines, names, beside, codes=categorical)
 
 
 def _rows(values: Any, rows: Any) -> Any:
@@ -141,9 +123,6 @@ def _rows(values: Any, rows: Any) -> Any:
 
 def _index(rows: Any) -> Any:
     return rows if isinstance(rows, slice | Tensor) else torch.as_tensor(np.asarray(rows))
-
-
-_READ = 5  # texts of a report
 
 
 @dataclass(frozen=True)
@@ -172,7 +151,6 @@ class CheckedInputs:
         return fixed | codes if fixed is not None and codes is not None else codes if fixed is None else fixed
 
     def fixed(self, rows: slice) -> Bool[Tensor, "b *shape"] | None:
-        """Which elements are never removed."""
         if not isinstance(self.features, Groups) or self.features.fixed is None:
             return None
         held = self.features.fixed
@@ -246,29 +224,24 @@ def checked_values(inputs: Any, *, whole: bool = False, missing: bool = False) -
 
 
 def check_finite(named: Mapping[str, Tensor]) -> None:
-    """Raise for values of which some is not finite, naming its row.
-
-    Asked once for all of them: a GPU answers each question only when its queue has run empty.
-    """
+    """Raise for values of which some is not finite, naming its row."""
+    # looked at once for all of them: a GPU answers each question only when its queue has run empty
     place = next(iter(named.values())).device
     # NaN if any is; one pass over the values, where isfinite takes five
     ends = [torch.stack(values.aminmax()).to(place, torch.float64) for values in named.values()]
     if not torch.isfinite(torch.stack(ends)).all():
-        for label, values in named.items():
-            _check_finite_rows(label, values)
-
-
-def _check_finite_rows(label: str, values: Tensor) -> None:
-    flat = values.reshape(len(values), -1)
-    bad = (~torch.isfinite(flat)).nonzero()
-    if not len(bad):
-        return
-    value = flat[bad[0, 0], bad[0, 1]].item()
-    takes = label == "inputs" and math.isnan(value)
-    hint = " For a model that takes missing values say verax.Scorer(model, takes_missing=True)." if takes else ""
-    raise ValueError(
-        f"{label}: expected finite numbers, got {value} in row {int(bad[0, 0])} (element {int(bad[0, 1])}).{hint}"
-    )
+        bad = (
+            (label, *place)
+            for label, values in named.items()
+            for place in (~torch.isfinite(values.flatten(1))).nonzero()
+        )
+        label, row, element = next(bad)
+        value = named[label].flatten(1)[row, element].item()
+        takes = label == "inputs" and math.isnan(value)
+        hint = " For a model that takes missing values say verax.Scorer(model, takes_missing=True)." if takes else ""
+        raise ValueError(
+            f"{label}: expected finite numbers, got {value} in row {int(row)} (element {int(element)}).{hint}"
+        )
 
 
 def _checked_codes(codes: Any, inputs: Tensor) -> Bool[Tensor, "*shape"] | None:

@@ -1,4 +1,4 @@
-"""``verax.Problem``: a model, the rows to explain, and what is asked about them. Every verb takes one."""
+"""``verax.Problem``: a model, the rows to explain, and how. Every verb takes one."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,12 +18,11 @@ from verax.problem.inputs import CheckedInputs, Inputs, checked_inputs, plain_ro
 from verax.problem.replacement import BASELINE, Replacement, ReplacementLike, checked_replacement
 from verax.scoring.adapters import labels_of
 from verax.scoring.class_scores import (
+    ClassNumbers,
     CleanOutputs,
-    Columns,
     Output,
     Scale,
     Target,
-    checked_output,
     checked_target,
     class_scores,
     target_of_rows,
@@ -37,7 +36,7 @@ ReadRows = Callable[[Any], Inputs]
 
 
 class Problem:
-    """A model, the rows to explain, and what is asked about them; checked once, its unperturbed rows scored once.
+    """A model, the rows to explain, and how; checked once, its unperturbed rows scored once.
 
     Args:
         model: A torch module (returns logits), a classifier or regressor of scikit-learn, XGBoost, LightGBM or
@@ -98,7 +97,7 @@ class Problem:
         batch_size: int | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        checked_output(output)
+        checked_choice("output", output, get_args(Output))
         checked_choice("explained", explained, get_args(Scale))
         self.scorer: Scorer = scorer_of(model)
         self.output, self.explained = output, explained
@@ -128,7 +127,7 @@ class Problem:
         return f"Problem({self.scorer!r}, inputs of shape ({shape}), {self.features.most} features)"
 
     def __getitem__(self, rows: Any) -> "Problem":
-        """Some of the rows, with all that is said of each."""
+        """Some of the rows, with all that belongs to each."""
         places = np.arange(len(self))[rows]
         order = torch.from_numpy(np.ascontiguousarray(places.reshape(-1)))
         rows = self.rows[slice(int(places), int(places) + 1) if places.ndim == 0 else rows]
@@ -157,7 +156,7 @@ class Problem:
         if target is None and self.target_per_row:
             raise ValueError("target: this problem has one class per row; pass target= for the other rows as well.")
         part = self._with(_clean=None, rows=self.read(inputs, model_kwargs))
-        if isinstance(inputs, Inputs):  # in the order of the model already, and so is what is said about them
+        if isinstance(inputs, Inputs):  # in the order of the model already, and so is what belongs to them
             part.order = replace(self.order, places=None)
         part.given = checked_inputs(part.rows, self.background, self.scorer.takes_missing)
         part.target = self.target if target is None else checked_target(target, len(part.given))
@@ -207,7 +206,7 @@ class Problem:
             return self._clean_outputs(session).predicted
 
     def with_target(self, target: Any) -> "Problem":
-        """The same with another class, or output, that is tracked; ``Columns`` says it by number, one for each row."""
+        """The same with another class, or output, that is tracked; ``ClassNumbers`` are its number in each row."""
         return self._with(target=checked_target(target, len(self)))
 
     def class_scores(self, output: Scale) -> Float[Tensor, "n classes"]:
@@ -230,7 +229,7 @@ class Problem:
     @property
     def target_per_row(self) -> bool:
         """Whether each row has a target of its own."""
-        if isinstance(self.target, Columns):
+        if isinstance(self.target, ClassNumbers):
             return self.target.numbers.ndim > 0
         return isinstance(self.target, Tensor | tuple)
 

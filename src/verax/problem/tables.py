@@ -1,32 +1,23 @@
 """Mixed tables: a model of data frames, and its rows as numbers whose features are the columns of the frame."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from verax.core.arrays import ArrayKind
 from verax.core.packages import optional_package
+from verax.data.columns import Column, frame_columns
 from verax.problem.baselines import typical_row
 from verax.problem.inputs import Inputs
 from verax.problem.problem import Problem, problem_of
 from verax.problem.replacement import ReplacementLike
-from verax.problem.table_columns import Column, as_frame, category_columns, learnt_categories, read_columns
-from verax.scoring.adapters import Returns
-from verax.scoring.adapters.base import as_numpy
-from verax.scoring.adapters.estimators import (
-    Estimator,
-    adapt_estimator,
-    fitted_labels,
-    fitted_names,
-    is_booster,
-    predictions,
-)
+from verax.scoring.adapters.encoded import category_columns, fitted_columns, learnt_categories
+from verax.scoring.adapters.estimators import Estimator, adapt_estimator, is_booster, predictions
 from verax.scoring.class_scores import Output
-from verax.scoring.frames import fitted_places
+from verax.scoring.raw_rows import FrameModel
 from verax.scoring.scorer import Scorer
 
 __all__ = ["problem"]
@@ -37,38 +28,6 @@ _REMOVED = {
     "mode": "the most frequent value",
     "missing": "missing",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class FrameModel:
-    """A fitted model of data frames that is asked about rows of numbers: categories come as codes."""
-
-    estimator: Any
-    columns: tuple[Column, ...]
-    returns: Returns
-    module: None = None
-    takes_missing: bool = True
-
-    @property
-    def feature_names(self) -> Sequence[str]:
-        return [column.name for column in self.columns]
-
-    @property
-    def labels(self) -> Sequence[Any] | None:
-        return fitted_labels(self.estimator) if self.returns == "probabilities" else None
-
-    def frame(self, rows: Any) -> Any:
-        """The data frame that rows of numbers stand for."""
-        pandas = optional_package("pandas", "pandas", "frame: a table with categories")
-        return pandas.DataFrame(
-            {column.label: column.decode(rows[:, place]) for place, column in enumerate(self.columns)}
-        )
-
-    def model_rows(self, batch: Tensor) -> Any:
-        return self.frame(as_numpy(batch.detach().double()))
-
-    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        return predictions(self.estimator, self.returns, self.model_rows(batch))
 
 
 def problem(
@@ -86,8 +45,8 @@ def problem(
 ) -> Problem:
     """A model of data frames and its rows as a problem: one feature per column, whatever lies behind.
 
-    Rows become numbers: amounts as they are, NaN where they are missing, categories as numbers. The model is asked
-    about the data frame that such rows stand for, so encoders, imputers and models that take categories themselves all
+    Rows become numbers: amounts as they are, NaN where they are missing, categories as numbers. The model scores
+    the data frame that such rows stand for, so encoders, imputers and models that take categories themselves all
     work, and a removed category becomes another that exists. Attributions have one value per column, ``(N, columns)``.
 
     Args:
@@ -117,37 +76,54 @@ def problem(
     fitted = _estimator(model)
     adapter = adapt_estimator(getattr(fitted, "best_estimator_", fitted), None)
     whole = adapter.estimator
-    columns_fitted = _fitted_columns("frame", whole, frame)
-    rows = as_frame("frame", columns_fitted).reset_index(drop=True)
-    train = None if background is None else as_frame("background", _fitted_columns("background", whole, background))
-    numeric = _numeric_categories(whole, rows, categorical)
-    columns = _as_learnt(whole, read_columns(rows, rows if train is None else train, numeric))
-    typical = _encode(columns, rows if train is None else train)
+
+    def listed(label: str, table: Any) -> Any:
+        return as_frame(label, fitted_columns(label, whole, table)).reset_index(drop=True)
+
+    rows = listed("frame", frame)
+    train = rows if background is None else listed("background", background)
+    columns = _as_learnt(whole, frame_columns(rows, train, _numeric_categories(whole, rows, categorical)))
+    typical = _encode(columns, train)
     encoded = FrameModel(whole, columns, adapter.returns)
     mask = np.array([column.categories is not None for column in columns])
     removed = _baseline_row(baselines, columns, typical, mask)
+    become = _REMOVED.get(baselines, "") if isinstance(baselines, str) else ""
 
     def read(other: Any) -> Inputs:
-        """Rows of another frame, as numbers."""
-        ordered = _fitted_columns("frame", whole, other)
-        listed = as_frame("frame", ordered).reset_index(drop=True)
-        values = _encode(columns, listed)
-        _check_there_and_back(encoded, values, listed, ordered)
+        rows = listed("frame", other)
+        values = _encode(columns, rows)
+        _check_there_and_back(encoded, values, rows, fitted_columns("frame", whole, other))
         names = tuple(column.name for column in columns)
-        become = _REMOVED.get(baselines, "") if isinstance(baselines, str) else ""
         return Inputs(values, features="element", baselines=removed, names=names, codes=mask, removed=become)
 
     return problem_of(
         encoded,
-        read(columns_fitted),
+        read(frame),
         read,
-        background=None if train is None else typical,
+        background=None if background is None else typical,
         background_labels=background_labels,
         target=target,
         output=output,
         replacement=replacement,
         batch_size=batch_size,
     )
+
+
+def as_frame(label: str, table: Any) -> Any:
+    """A data frame of pandas; one of polars is copied, with None for text that is missing, as scikit-learn reads it."""
+    pandas = optional_package("pandas", "pandas", f"{label}: a table with categories")
+    if isinstance(table, pandas.DataFrame):
+        return table
+    if not hasattr(table, "to_dicts"):
+        raise TypeError(f"{label}: expected a data frame of pandas or polars, got {type(table).__name__}.")
+    columns = {}
+    for name in table.columns:
+        values = table[name]
+        plain = values.dtype.is_numeric() and values.null_count() == 0
+        text = str(values.dtype).split("(")[0] in ("String", "Categorical", "Enum")  # pandas' own str has NaN for None
+        kept = pandas.Series(values.to_list(), dtype=object if text else None)
+        columns[name] = values.to_numpy() if plain else kept if text else kept.to_numpy()
+    return pandas.DataFrame(columns)
 
 
 def _estimator(model: Any) -> Any:
@@ -165,15 +141,6 @@ def _estimator(model: Any) -> Any:
 
 def _encode(columns: Sequence[Column], frame: Any) -> Any:
     return np.stack([column.encode(frame[column.label]) for column in columns], axis=1)
-
-
-def _fitted_columns(label: str, model: Any, frame: Any) -> Any:
-    """The columns that a model was fitted on, in that order, of a data frame of any kind."""
-    names = fitted_names(model)
-    if names is None or not hasattr(frame, "columns"):
-        return frame
-    places = fitted_places(label, frame.columns, names)
-    return frame.iloc[:, places] if hasattr(frame, "iloc") else frame[:, places]
 
 
 def _numeric_categories(model: Any, frame: Any, named: Sequence[str | int] | None) -> list[str]:
@@ -234,9 +201,8 @@ def _check_there_and_back(model: FrameModel, values: Any, frame: Any, original: 
 
 
 def _baseline_row(baselines: Any, columns: Sequence[Column], rows: Any, codes: Any) -> Any:
-    """One row that removed features take their values from."""
     if isinstance(baselines, str) and baselines == "missing":
-        return np.array([column.gap for column in columns])
+        return np.array([_gap(column) for column in columns])
     tensor = torch.from_numpy(rows)
     if isinstance(baselines, str):
         if baselines not in ("mean", "median", "mode"):
@@ -259,13 +225,17 @@ def _baseline_row(baselines: Any, columns: Sequence[Column], rows: Any, codes: A
     return statistics
 
 
+def _gap(column: Column) -> float:
+    if column.categories is not None and not column.gaps:
+        raise ValueError(f"baselines: nothing is missing in column {column.name}, so it cannot become so.")
+    return float(column.gaps[0]) if column.gaps else np.nan
+
+
 def _without_gaps(statistic: str, rows: Tensor, columns: Sequence[Column], codes: Any) -> Any:
     """A typical row; a category that is missing is not typical unless nothing else is there."""
     marked = rows.clone()
     for place, column in enumerate(columns):
-        gaps = [] if column.categories is None else column.gaps
-        for code in gaps:
+        for code in column.gaps:
             marked[marked[:, place] == code, place] = torch.nan
     typical = typical_row(statistic, rows, marked, torch.from_numpy(codes)).numpy()
-    empty = np.isnan(typical) & codes
-    return np.where(empty, rows[0].numpy(), typical)
+    return np.where(np.isnan(typical) & codes, rows[0].numpy(), typical)

@@ -1,8 +1,4 @@
-"""Folding for inference: a convolution or a linear layer with its batch norm and its ReLU becomes one layer.
-
-In evaluation mode a batch norm is a fixed scale and shift of each channel, which the weights of the layer before it can
-take up; that saves whole passes over the activations.
-"""
+"""Folding for inference: a convolution or a linear layer takes up the fixed scale and shift of its batch norm."""
 
 import copy
 from collections import Counter
@@ -22,9 +18,8 @@ _CUDNN = torch.version.cuda is not None  # else a GPU is another maker's
 def folded(module: nn.Module) -> nn.Module:
     """Give a copy of a module in evaluation mode, in which layers have taken up the batch norms and ReLUs after them.
 
-    Found are convolutions or linear layers, batch norms and ReLUs that are parts of one module whose ``forward`` calls
-    them one after the other, and that no other code uses; all else stays as it is. So does everything below a module
-    whose ``forward`` cannot be traced, because it looks at values or shapes: nobody knows what it calls.
+    Folded is what one module's ``forward`` calls one after the other and no other code uses; not so what is below a
+    module whose ``forward`` cannot be traced, because it looks at values or shapes: what it calls is unknown.
     """
     copied = copy.deepcopy(module)
     parents = [part for part in copied.modules() if list(part.children())]
@@ -85,7 +80,7 @@ def _(rows: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilati
 
 
 def _called_once(module: nn.Module, graphs: dict[nn.Module, fx.Graph]) -> set[nn.Module]:
-    """The layers that one place calls, that are part of one module, and whose weights or outputs nobody looks at."""
+    """Layers that one place calls, that are part of one module, and whose weights or outputs no other code reads."""
     places = Counter(part for _, part in module.named_modules(remove_duplicate=False))
     calls: Counter[nn.Module] = Counter()
     read: set[nn.Module] = set()
@@ -127,9 +122,7 @@ def _fits(layer: nn.Module, kind: type[nn.Module], first: nn.Module) -> bool:
 
 
 def _joined(layer: nn.Module, *followers: nn.Module) -> nn.Module:
-    norm: Any = next(
-        (follower for follower in followers if isinstance(follower, nn.BatchNorm1d | nn.BatchNorm2d)), None
-    )
+    norm: Any = None if isinstance(followers[0], nn.ReLU) else followers[0]
     relu = isinstance(followers[-1], nn.ReLU)
     if isinstance(layer, nn.Linear):
         return FoldedLinear(layer, norm, relu)

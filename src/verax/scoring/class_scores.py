@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,34 +17,26 @@ Output = Literal["probability", "logit"]
 Scale = Literal["probability", "logit", "log_odds"]
 
 
-def checked_output(output: str) -> None:
-    """Raise for an unknown kind of score."""
-    if output not in get_args(Output):
-        raise ValueError(f'output: expected "probability" or "logit", got {output!r}.')
-
-
 def checked_outputs(raw: object, rows: int, device: torch.device, returns: Returns) -> Float[Tensor, "batch outputs"]:
     """Bring what a model returned to ``(batch, outputs)``, or say what is wrong with it."""
+    values = returns == "values"
+    what = "values" if values else "class scores"
     if not isinstance(raw, Tensor | np.ndarray | list):
-        raise TypeError(f"model: expected it to return an array of {_what(returns)}, it returned {type(raw).__name__}.")
+        raise TypeError(f"model: expected it to return an array of {what}, it returned {type(raw).__name__}.")
     try:
         outputs = torch.as_tensor(raw, device=device)
     except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"model: expected it to return an array of {_what(returns)}, it returned a list ({error})."
-        ) from None
-    single = "one value" if returns == "values" else "one binary output"
-    expected = f"({rows}, {'outputs' if returns == 'values' else 'classes'}), or ({rows},) for {single}"
+        raise TypeError(f"model: expected it to return an array of {what}, it returned a list ({error}).") from None
     if outputs.ndim not in (1, 2) or outputs.shape[0] != rows or outputs.numel() == 0:
+        many, single = ("outputs", "one value") if values else ("classes", "one binary output")
         raise ValueError(
-            f"model: for a batch of {rows} rows it returned shape {tuple(outputs.shape)}; expected {expected}."
+            f"model: for a batch of {rows} rows it returned shape {tuple(outputs.shape)}; expected ({rows}, {many}), "
+            f"or ({rows},) for {single}."
         )
-    if returns == "values" and outputs.dtype != torch.bool and not outputs.is_complex():
-        outputs = outputs if outputs.is_floating_point() else outputs.double()  # counts are values, too
+    if values and not outputs.is_floating_point() and outputs.dtype != torch.bool and not outputs.is_complex():
+        outputs = outputs.double()  # counts are values, too
     if not outputs.is_floating_point():
-        raise TypeError(
-            f"model: expected floating-point {_what(returns)}, it returned {outputs.dtype}; labels do not do."
-        )
+        raise TypeError(f"model: expected floating-point {what}, it returned {outputs.dtype}; labels do not do.")
     if outputs.dtype in (torch.float16, torch.bfloat16):
         outputs = outputs.float()
     return outputs if outputs.ndim == 2 else outputs[:, None]
@@ -53,10 +45,8 @@ def checked_outputs(raw: object, rows: int, device: torch.device, returns: Retur
 def class_scores(raw: Float[Tensor, "n outputs"], returns: Returns, output: Scale) -> Float[Tensor, "n classes"]:
     """Turn raw outputs into one score per class; one output is a binary model (sigmoid(z), sigmoid(-z)).
 
-    Values are scores as they are: no sigmoid, no second class, whatever ``output`` says.
-
-    The logit of a probability is its log-odds. A forest that is sure says 0 or 1, whose logit is infinite, so
-    probabilities are kept away from both by the resolution of their number format (float32: logits up to 15.9 in size).
+    Values are scores as they are, whatever ``output`` says. The logit of a probability is its log-odds, with 0 and 1
+    moved by the resolution of their number format, since both are infinite.
     """
     if returns == "values":
         return raw
@@ -85,7 +75,6 @@ def _log_odds(logits: Float[Tensor, "n classes"]) -> Float[Tensor, "n classes"]:
 def target_scores(
     raw: Float[Tensor, "n outputs"], target: Int[Tensor, " n"], returns: Returns, output: Scale
 ) -> Float[Tensor, " n"]:
-    """Pick the score of each row's target class."""
     return class_scores(raw, returns, output).gather(1, target[:, None])[:, 0]
 
 
@@ -97,12 +86,7 @@ def predicted_classes(raw: Float[Tensor, "n outputs"], returns: Returns) -> Int[
 
 
 def not_finite(scores: Tensor, row: int, what: str) -> str:
-    """Say which row's score is not a finite number."""
     return f"model: expected finite scores, it returned {scores.tolist()} for {what} {row}."
-
-
-def _what(returns: Returns) -> str:
-    return "values" if returns == "values" else "class scores"
 
 
 @dataclass(frozen=True)
@@ -113,7 +97,6 @@ class CleanOutputs:
     predicted: Int[Tensor, " n"]  # the class that they mean
 
     def at(self, rows: Int[Tensor, " m"]) -> "CleanOutputs":
-        """Those of some of the rows."""
         chosen = rows.to(self.outputs.device)
         return CleanOutputs(self.outputs[chosen], self.predicted[chosen])
 
@@ -122,13 +105,13 @@ _SHOWN = 10  # labels of a message
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class ClassNumbers:
     """Column numbers, one for all rows or one per row: never read as labels."""
 
     numbers: Int[Tensor, "..."]
 
 
-Target = int | str | Tensor | tuple[str, ...] | Columns | None
+Target = int | str | Tensor | tuple[str, ...] | ClassNumbers | None
 
 
 def resolve_target(
@@ -139,7 +122,7 @@ def resolve_target(
     values: bool = False,
 ) -> Int[Tensor, " n"]:
     """Choose the column of each input: the predicted class unless given, a model's only value."""
-    columns = columns_of(target, labels)
+    columns = numbers_of_target(target, labels)
     if columns is None:
         if values and classes > 1:
             named = f" ({_listed(labels)})" if labels is not None else ""
@@ -159,18 +142,17 @@ def resolve_target(
     return followed.contiguous()
 
 
-def columns_of(target: Target, labels: Sequence[Any] | None) -> Columns | None:
+def numbers_of_target(target: Target, labels: Sequence[Any] | None) -> ClassNumbers | None:
     """The columns that a target means, or what is wrong with it; the model need not run for that."""
-    if target is None or isinstance(target, Columns):
+    if target is None or isinstance(target, ClassNumbers):
         return target
     if isinstance(target, str | tuple):
-        return Columns(torch.as_tensor(_columns_by_label(target, labels)))
+        return ClassNumbers(torch.as_tensor(_columns_by_label(target, labels)))
     _check_no_ambiguous(target, labels)
-    return Columns(torch.as_tensor(target))
+    return ClassNumbers(torch.as_tensor(target))
 
 
 def check_labels(labels: Sequence[Any] | None, classes: int, values: bool = False) -> None:
-    """Raise for labels that are not one per class or value."""
     if labels is not None and len(labels) != classes:
         raise ValueError(
             f"labels: the model has {classes} {'outputs' if values else 'classes'}, got {len(labels)} labels "
@@ -198,8 +180,11 @@ def _columns_by_label(target: str | tuple[str, ...], labels: Sequence[Any] | Non
 
 def _check_no_ambiguous(target: int | Tensor, labels: Sequence[Any] | None) -> None:
     """A number is a column number; where labels are other numbers, it may have been meant as a label."""
-    numbers = None if labels is None else [_number(label) for label in labels]
-    if labels is None or numbers is None or None in numbers or numbers == list(range(len(labels))):
+    try:
+        numbers = [float(label) for label in labels or ()]
+    except (TypeError, ValueError):  # some label is no number, nor spells one
+        return
+    if labels is None or not all(map(math.isfinite, numbers)) or numbers == list(range(len(numbers))):
         return
     mapping = ", ".join(f"label {label} is column {column}" for column, label in enumerate(labels[:_SHOWN]))
     more = ", ..." if len(labels) > _SHOWN else ""
@@ -210,15 +195,6 @@ def _check_no_ambiguous(target: int | Tensor, labels: Sequence[Any] | None) -> N
     )
 
 
-def _number(label: Any) -> float | None:
-    """The number that a label is, or spells; None for other labels."""
-    try:
-        number = float(label)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
-
-
 def _listed(labels: Sequence[Any]) -> str:
     shown = ", ".join(str(label) for label in labels[:_SHOWN])
     return f"{shown}, ..." if len(labels) > _SHOWN else shown
@@ -226,22 +202,25 @@ def _listed(labels: Sequence[Any]) -> str:
 
 def checked_target(target: Any, count: int) -> Target:
     """Read a target: None, a column number, a label as text, or one of them per row."""
-    if target is None or isinstance(target, Columns):
+    if target is None or isinstance(target, ClassNumbers):
         return target
-    if (texts := _texts(target)) is not None:
-        return texts if isinstance(texts, str) else _one_per_row(texts, (len(texts),), count)
-    tensor = as_tensor("target", target)
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-        raise TypeError(
-            "target: expected None, a class number, a label as text, or one of them per row, "
-            f"got numbers of type {tensor.dtype}."
-        )
-    negative = (tensor.reshape(-1) < 0).nonzero()
-    if len(negative):
-        row = int(negative[0, 0])
-        where = f" in row {row}" if tensor.ndim else ""
-        raise ValueError(f"target: class {int(tensor.reshape(-1)[row])}{where} does not exist; numbers start at 0.")
-    return int(tensor) if tensor.ndim == 0 else _one_per_row(tensor.to(torch.int64), tuple(tensor.shape), count)
+    read: str | int | Tensor | tuple[str, ...] | None = _texts(target)
+    if read is None:
+        tensor = as_tensor("target", target)
+        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+            raise TypeError(
+                "target: expected None, a class number, a label as text, or one of them per row, "
+                f"got numbers of type {tensor.dtype}."
+            )
+        if len(negative := (tensor.reshape(-1) < 0).nonzero()):
+            row = int(negative[0, 0])
+            where = f" in row {row}" if tensor.ndim else ""
+            raise ValueError(f"target: class {int(tensor.reshape(-1)[row])}{where} does not exist; numbers start at 0.")
+        read = tensor.to(torch.int64) if tensor.ndim else int(tensor)
+    shape = tuple(read.shape) if isinstance(read, Tensor) else (len(read),) if isinstance(read, tuple) else (count,)
+    if shape != (count,):
+        raise ValueError(f"target: expected one class per row, shape ({count},), got shape {shape}.")
+    return read
 
 
 def _texts(target: Any) -> str | tuple[str, ...] | None:
@@ -258,16 +237,10 @@ def _texts(target: Any) -> str | tuple[str, ...] | None:
     return str(labels[0]) if array.ndim == 0 else tuple(labels)
 
 
-def _one_per_row(target: Any, shape: tuple[int, ...], count: int) -> Any:
-    if shape != (count,):
-        raise ValueError(f"target: expected one class per row, shape ({count},), got shape {shape}.")
-    return target
-
-
 def target_of_rows(target: Any, rows: Any, count: int) -> Any:
     """The class of some of the rows, where there is one for each."""
-    if isinstance(target, Columns):
-        return Columns(target.numbers[torch.as_tensor(rows)]) if target.numbers.ndim else target
+    if isinstance(target, ClassNumbers):
+        return ClassNumbers(target.numbers[torch.as_tensor(rows)]) if target.numbers.ndim else target
     if not hasattr(target, "__len__") or isinstance(target, str):
         return target
     if len(target) != count:

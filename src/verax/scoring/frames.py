@@ -19,28 +19,25 @@ _listed = functools.partial(listed, most=8)
 class ColumnOrder:
     """The order in which columns are used, and where a plain array given beside a data frame has them."""
 
-    names: tuple[str, ...] | None  # the columns in the order that is used; None where nobody has names
+    names: tuple[str, ...] | None  # the columns in the order that is used; None where there are no names
     owner: str  # who has these names, for messages
     # for each of them, its place in the inputs' data frame; None where they are in order already
     places: tuple[int, ...] | None
 
     def __call__(self, label: str, value: Any) -> Any:
-        """Put the columns of an argument in order: of frames and series by name, of arrays as those of the inputs.
-
-        A dict or a list of arguments is looked through; what has no columns, such as a number, is given back.
-        """
+        """Put columns in order: of frames by name, of arrays as those of the inputs; also in dicts and lists."""
         if isinstance(value, Mapping):
             return {key: self(f"{label}[{key!r}]", item) for key, item in value.items()}
         if isinstance(value, list | tuple) and any(column_names(item) is not None for item in value):
             return [self(f"{label}[{place}]", item) for place, item in enumerate(value)]
         names = column_names(value)
-        if names is not None and self.names is not None:
-            places = _places(label, names, self.names, self.owner)
-            if places == tuple(range(len(places))):
-                return value
-            chosen = [names[place] for place in places]
-            return value[chosen] if hasattr(value, "columns") else value.loc[chosen]
-        return value if self.places is None else _permuted(value, self.places)
+        if names is None or self.names is None:
+            return value if self.places is None else _permuted(value, self.places)
+        places = _places(label, names, self.names, self.owner)
+        if places is None:
+            return value
+        chosen = [names[place] for place in places]
+        return value[chosen] if hasattr(value, "columns") else value.loc[chosen]
 
     def back(self, values: Any) -> Any:
         """Give an array in the order that is used the order of the inputs' data frame."""
@@ -55,11 +52,8 @@ def column_order(names: Sequence[str] | None, inputs: Any) -> ColumnOrder:
     if names is None:
         labels = None if columns is None else tuple(str(name) for name in columns)
         return ColumnOrder(labels, "the inputs have", None)
-    known = tuple(names)
-    if columns is None:
-        return ColumnOrder(known, "the model knows", None)
-    places = _places("inputs", columns, known, "the model knows")
-    return ColumnOrder(known, "the model knows", None if places == tuple(range(len(places))) else places)
+    known, owner = tuple(names), "the model knows"
+    return ColumnOrder(known, owner, None if columns is None else _places("inputs", columns, known, owner))
 
 
 def fitted_places(label: str, columns: Iterable[Any], expected: Sequence[str]) -> list[int]:
@@ -84,20 +78,18 @@ def column_names(value: Any) -> list[Any] | None:
     return None if names == list(range(len(names))) else names
 
 
-def _places(label: str, columns: list[Any], expected: tuple[str, ...], owner: str) -> tuple[int, ...]:
-    """Where each wanted column is; missing, unknown and repeated ones raise by name."""
+def _places(label: str, columns: list[Any], expected: tuple[str, ...], owner: str) -> tuple[int, ...] | None:
+    """Where each expected column is, None if in order; missing, unknown and repeated ones raise by name."""
     known = set(expected)
-    texts = [_as_known(str(name), known) for name in columns]
-    twice = [text for text, count in Counter(texts).items() if count > 1]
-    if twice:
+    place = {_as_known(str(name), known): index for index, name in enumerate(columns)}
+    if len(place) < len(columns):
+        twice = [name for name, count in Counter(_as_known(str(name), known) for name in columns).items() if count > 1]
         raise ValueError(f"{label}: expected every column once, got more of {_listed(twice)}.")
-    present = set(texts)
-    missing, unknown = [name for name in expected if name not in present], [name for name in texts if name not in known]
-    if missing or unknown:
-        parts = [f"missing: {_listed(missing)}"] * bool(missing) + [f"unknown: {_listed(unknown)}"] * bool(unknown)
+    missing, unknown = [name for name in expected if name not in place], [name for name in place if name not in known]
+    if parts := [f"{word}: {_listed(names)}" for word, names in (("missing", missing), ("unknown", unknown)) if names]:
         raise ValueError(f"{label}: expected the columns that {owner}, in any order; {'; '.join(parts)}.")
-    place = {text: index for index, text in enumerate(texts)}
-    return tuple(place[name] for name in expected)
+    places = tuple(place[name] for name in expected)
+    return None if places == tuple(range(len(places))) else places
 
 
 def _as_known(name: str, known: set[str]) -> str:

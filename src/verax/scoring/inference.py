@@ -58,22 +58,6 @@ def one_thread_at_a_time(module: nn.Module | None, scorer: object) -> Iterator[N
 
 
 @contextlib.contextmanager
-def evaluation_mode(module: nn.Module | None) -> Iterator[None]:
-    """Switch to evaluation mode and give every submodule its own mode back."""
-    if module is None:
-        yield
-        return
-    modes = [(part, part.training) for part in module.modules()]
-    try:
-        with contextlib.suppress(NotImplementedError):  # an exported program has one mode and no switch
-            module.eval()
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
-
-
-@contextlib.contextmanager
 def gradients_off() -> Iterator[None]:
     """Off, but to be had on demand, also where the caller is in inference mode."""
     with torch.inference_mode(False), torch.no_grad():
@@ -81,34 +65,33 @@ def gradients_off() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def moved(module: nn.Module | None, home: torch.device, target: torch.device) -> Iterator[None]:
-    """Bring a module to another device and back."""
-    if module is None or home == target:
+def ready(
+    module: nn.Module | None, home: torch.device, target: torch.device, layout: torch.memory_format
+) -> Iterator[None]:
+    """In evaluation mode, on a device, weights of convolutions laid out as their inputs; all of it always restored."""
+    if module is None:
         yield
         return
+    modes = [(part, part.training) for part in module.modules()]
+    before: list[tuple[Tensor, Tensor]] = []  # weights, and the very memory that comes back
     try:
-        module.to(target)
+        with contextlib.suppress(NotImplementedError):  # an exported program has one mode and no switch
+            module.eval()
+        if home != target:
+            module.to(target)
+        if layout is torch.channels_last:
+            before = [(each, each.data) for each in module.parameters() if each.ndim == 4 and not each.is_inference()]
+            with gradients_off():
+                for weight, data in before:
+                    weight.data = data.contiguous(memory_format=layout)
         yield
     finally:
-        module.to(home)
-
-
-@contextlib.contextmanager
-def laid_out(module: nn.Module | None, layout: torch.memory_format) -> Iterator[None]:
-    """Lay the weights of convolutions out as their inputs will be; the very memory they had before comes back."""
-    if module is None or layout is not torch.channels_last:
-        yield
-        return
-    images = [weight for weight in module.parameters() if weight.ndim == 4 and not weight.is_inference()]
-    before = [weight.data for weight in images]
-    try:
-        with gradients_off():
-            for weight in images:
-                weight.data = weight.data.contiguous(memory_format=layout)
-        yield
-    finally:
-        for weight, data in zip(images, before, strict=True):
+        for weight, data in before:
             weight.data = data
+        if home != target:
+            module.to(home)
+        for part, training in modes:
+            part.training = training
 
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]
@@ -121,19 +104,9 @@ DTYPES: dict[Precision, torch.dtype] = {
 }
 
 
-def checked_precision(precision: str | None) -> None:
-    """Raise for an unknown precision."""
-    if precision is not None and precision not in DTYPES:
-        names = ", ".join(f'"{name}"' for name in DTYPES)
-        raise ValueError(f"precision: expected None or one of {names}, got {precision!r}.")
-
-
 @contextlib.contextmanager
 def single_precision(precision: Precision | None) -> Iterator[None]:
-    """Let products of float32 numbers be exact (``"float32"``) or rounded to TF32, and restore torch's settings.
-
-    Other precisions leave torch's settings alone.
-    """
+    """Let products of float32 numbers be exact (``"float32"``) or rounded to TF32; other precisions change nothing."""
     if precision not in ("float32", "tf32"):
         yield
         return
@@ -167,10 +140,9 @@ class Runner:
 
 
 class Inference:
-    """Makes the copy on which plain forward passes run, if one is asked for by a precision or by ``compile``.
+    """Makes the folded, cast and maybe compiled copy on which plain forward passes run, if a setting asks for one.
 
-    The copy has its batch norms folded, its weights cast and laid out, and is compiled if so wanted. Weights are read
-    anew for every session. What was compiled is kept and used again as long as the module keeps its structure.
+    Weights are read anew for every session; what was compiled is used again while the module keeps its structure.
     """
 
     def __init__(self, adapter: Adapter, precision: Precision | None, compile: bool) -> None:  # noqa: A002
@@ -192,8 +164,7 @@ class Inference:
         row_arguments: RowArguments | None = None,
     ) -> Runner:
         """Give the runner of a session's plain forward passes; ``plain`` itself where nothing else is asked for."""
-        fast = self.precision is not None or self.compile
-        if not fast or not isinstance(self.adapter, TorchModule):
+        if not (self.precision or self.compile) or not isinstance(self.adapter, TorchModule):
             return plain
         dtype = DTYPES[self.precision] if self.precision else plain.dtype
         make = self._compiled if self.compile else self._fast_copy
@@ -207,7 +178,7 @@ class Inference:
     def _compiled(self, agrees: "_Check", dtype: torch.dtype, layout: torch.memory_format) -> Any:
         """The compiled copy, with new weights where they changed; to compare them is quicker than to fold them."""
         module: Any = self.adapter.module
-        structure, weights = [self.folds, *_structure(module)], list(_tensors(module))
+        structure, weights = [self.folds, *_structure(module)], _tensors(module)
         same = self.kept is not None and structure == self.structure
         if same and _equal(weights, self.weights):
             return self.compiled
@@ -224,7 +195,8 @@ class Inference:
     def _fast_copy(self, agrees: "_Check", dtype: torch.dtype, layout: torch.memory_format) -> nn.Module:
         module: Any = self.adapter.module
         fresh = folded(module) if self.folds else copy.deepcopy(module)
-        if _kinds(fresh) != _kinds(module) and not agrees(fresh):
+        changed = [type(part) for part in fresh.modules()] != [type(part) for part in module.modules()]
+        if changed and not agrees(fresh):
             warn(
                 "The copy of the model with its batch norms folded gives other outputs than the model, so the model "
                 "runs without folding, more slowly: it uses some of its layers in a way that its forward does not "
@@ -235,17 +207,12 @@ class Inference:
         return fresh.to(memory_format=layout) if layout is torch.channels_last else fresh  # type: ignore[call-overload]
 
 
-def _kinds(module: nn.Module) -> list[type[nn.Module]]:
-    return [type(part) for part in module.modules()]
-
-
 _Check = Callable[[nn.Module], bool]
 
 
 def _agrees(
     adapter: TorchModule, rows: Shaped[Tensor, "n *shape"], beside: RowArguments | None, fresh: nn.Module
 ) -> bool:
-    """Whether a copy of a module gives its outputs for some rows, up to rounding, in the module's own precision."""
 
     def outputs_of(module: nn.Module) -> Tensor:
         outputs = replace(adapter, module=module)(rows.clone(), "torch", beside)
@@ -260,9 +227,8 @@ def _agrees(
     return bool(torch.allclose(outputs, expected, rtol=0, atol=slack, equal_nan=True))
 
 
-def _tensors(module: nn.Module) -> Iterator[Tensor]:
-    yield from module.parameters()
-    yield from module.buffers()
+def _tensors(module: nn.Module) -> list[Tensor]:
+    return [*module.parameters(), *module.buffers()]
 
 
 def _equal(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:

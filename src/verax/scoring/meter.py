@@ -53,7 +53,7 @@ class Counts:
     Attributes:
         rows: Rows evaluated.
         rows_backward: Rows through which gradients were taken.
-        rows_spared: Rows asked for that were not evaluated, because an identical one was.
+        rows_spared: Rows that were not evaluated, because an identical one was.
         model_seconds: Wall clock inside the model; only on a CPU, where calls return when they are done.
         after_batch: Called after every batch, for whoever shows progress.
     """
@@ -75,7 +75,6 @@ class Mark:
 
     @classmethod
     def of(cls, counts: Counts, device: torch.device) -> "Mark":
-        """Now."""
         event = None
         if device.type == "cuda":
             event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -105,7 +104,6 @@ class Meter:
         return self.last.since(before)
 
     def total(self) -> Cost:
-        """The cost since the meter was made."""
         return self._now().since(self.start)
 
     def _now(self) -> Mark:

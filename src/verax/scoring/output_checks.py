@@ -25,7 +25,6 @@ class ProbabilityCheck:
         self.rounding = 0.0
 
     def look(self, outputs: Float[Tensor, "n outputs"], rounding: float) -> None:
-        """Look at rows that were returned as probabilities."""
         self.rounding = max(self.rounding, rounding)
         seen = extremes(outputs)
         self.worst = seen if self.worst is None else torch.maximum(self.worst, seen)
@@ -33,12 +32,23 @@ class ProbabilityCheck:
             self.settle()
 
     def settle(self) -> None:
-        """Raise if any row seen so far is not one of probabilities."""
         if self.worst is None:
             return
         low, high, gap = self.worst.tolist()
         self.worst = None
-        _raise_outside(-low, high, gap, self.rounding)
+        if math.isnan(low + high + gap):
+            raise ValueError("model: expected probabilities, got NaN for some class.")
+        if not _inside(-low, high, self.rounding):
+            raise ValueError(
+                f"model: expected probabilities, got values from {-low:.4g} to {high:.4g}; "
+                'if these are logits, wrap it: verax.Scorer(model, returns="logits"); if values, returns="values".'
+            )
+        if gap > _slack(self.rounding):
+            raise ValueError(
+                f"model: expected probabilities, got rows that sum to 1 only up to {gap:.2g}. A multi-label "
+                "model, with one probability for each label, is no classifier: score one label at a time, "
+                'verax.Scorer(lambda x: model(x)[:, label], returns="probabilities").'
+            )
 
 
 def extremes(outputs: Float[Tensor, "n outputs"]) -> Float[Tensor, "3"]:
@@ -50,12 +60,10 @@ def extremes(outputs: Float[Tensor, "n outputs"]) -> Float[Tensor, "3"]:
 
 def are_probabilities(outputs: Float[Tensor, "n outputs"], rounding: float = 0.0) -> bool:
     """Whether all values are in [0, 1] and, where there are several outputs, rows sum to 1."""
-    low, high, gap = extremes(outputs).tolist()
-    return _inside(-low, high, rounding) and gap <= _slack(rounding)
+    return in_unit_interval(outputs, rounding) and float(extremes(outputs)[2]) <= _slack(rounding)
 
 
 def in_unit_interval(outputs: Float[Tensor, "n outputs"], rounding: float = 0.0) -> bool:
-    """Whether all values are in [0, 1]."""
     low, high, _ = extremes(outputs).tolist()
     return _inside(-low, high, rounding)
 
@@ -79,22 +87,6 @@ def _slack(rounding: float) -> float:
     return max(_SUM, 8 * rounding)
 
 
-def _raise_outside(low: float, high: float, gap: float, rounding: float) -> None:
-    if math.isnan(low + high + gap):
-        raise ValueError("model: said to return probabilities, but returned NaN for some class.")
-    if not _inside(low, high, rounding):
-        raise ValueError(
-            f"model: said to return probabilities, but returned values from {low:.4g} to {high:.4g}; "
-            'if these are logits, wrap it: verax.Scorer(model, returns="logits"); if values, returns="values".'
-        )
-    if gap > _slack(rounding):
-        raise ValueError(
-            f"model: said to return probabilities, but those of a row sum to 1 only up to {gap:.2g}. A multi-label "
-            "model, with one probability for each label, is no classifier: score one label at a time, "
-            'verax.Scorer(lambda x: model(x)[:, label], returns="probabilities").'
-        )
-
-
 _WAYS = (
     'verax.Scorer(model, returns="logits") for the logit of class 1, returns="probabilities" for its probability, '
     'returns="values" for a value such as a regression\'s'
@@ -103,7 +95,7 @@ _UNBOUNDED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 class OutputKindCheck:
-    """What is asked once of a model: whether its outputs are what it is taken to return."""
+    """Checks once whether a model's outputs are what it is taken to return."""
 
     def __init__(self, adapter: Adapter, stated: bool) -> None:
         open_question = not stated and adapter.returns == "logits"  # a configuration may have said that it is a value
@@ -111,29 +103,27 @@ class OutputKindCheck:
         self.done = self.module is None
 
     def judge(self, outputs: Float[Tensor, "n outputs"], rounding: float) -> None:
-        """Look at the first outputs of a module that is taken to return logits because nobody said otherwise."""
-        if self.done or self.module is None:
+        """Look at the first outputs of a module that is taken to return logits by default."""
+        if self.done:
             return
-        self.done = True
-        if outputs.shape[1] == 1:
-            self._judge_single(outputs, rounding)
-        elif are_probabilities(outputs, rounding):
-            warn(
-                "The torch module is taken to return logits, but its outputs look like probabilities (in [0, 1], rows "
-                'sum to 1). If they are, wrap it: verax.Scorer(model, returns="probabilities"); if they are logits, '
-                'verax.Scorer(model, returns="logits") silences this.',
-            )
-
-    def _judge_single(self, outputs: Float[Tensor, "n 1"], rounding: float) -> None:
+        if outputs.shape[1] > 1:
+            self.done = True
+            if are_probabilities(outputs, rounding):
+                warn(
+                    "The torch module is taken to return logits, but its outputs look like probabilities (in [0, 1], "
+                    'rows sum to 1). If they are, wrap it: verax.Scorer(model, returns="probabilities"); if they are '
+                    'logits, verax.Scorer(model, returns="logits") silences this.',
+                )
+            return
         last = self.module
         while type(last) is nn.Sequential and len(last):  # what a chain of layers ends with
             last = last[-1]
-        if not isinstance(last, _UNBOUNDED) and in_unit_interval(outputs, rounding):
-            self.done = False  # to raise again
+        if not isinstance(last, _UNBOUNDED) and in_unit_interval(outputs, rounding):  # raised for every call
             raise ValueError(
                 "model: the torch module returns one number per row, all of them in [0, 1], which may be a "
                 f"logit, a probability or a regression value. Say it: {_WAYS}."
             )
+        self.done = True
         warn(
             "The torch module returns one number per row, which may be a logit, a probability or a regression value; "
             f"it is taken to be a logit. Say it: {_WAYS}.",
@@ -151,7 +141,6 @@ class FiniteCheck:
         self.waiting: deque[tuple[torch.cuda.Event, Tensor, Tensor, Tensor]] = deque()
 
     def now(self, scores: Float[Tensor, " rows"], owner: Int[Tensor, " rows"]) -> None:
-        """Raise if a score is not finite."""
         bad = (~torch.isfinite(scores)).nonzero()
         if len(bad):
             first = bad[0, 0]
@@ -170,7 +159,6 @@ class FiniteCheck:
         self.waiting.append((event, fine, scores, owner))
 
     def settle(self) -> None:
-        """Look at all that waits."""
         while self.waiting:
             event, fine, scores, owner = self.waiting.popleft()
             event.synchronize()

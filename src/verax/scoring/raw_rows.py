@@ -1,7 +1,6 @@
-"""Models of one's own behind standardised inputs: they see rows in their own units, as they learnt them."""
+"""Models behind other rows than they learnt: numbers for those of a data frame, or standardised ones."""
 
 import dataclasses
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +10,42 @@ import torch
 from torch import Tensor, nn
 
 from verax.core.arrays import ArrayKind
-from verax.core.packages import optional_package
 from verax.data.base import Standardisation
-from verax.data.columns import Columns
+from verax.data.columns import Column, Columns, frame_of
 from verax.scoring.adapters import Adapter, Returns, adapt, feature_names_of, labels_of
-from verax.scoring.adapters.estimators import Estimator, predictions
+from verax.scoring.adapters.base import as_numpy
+from verax.scoring.adapters.estimators import Estimator, fitted_labels, predictions
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.frames import fitted_places
 from verax.scoring.scorer import Scorer
+
+
+@dataclass(frozen=True, eq=False)
+class FrameModel:
+    """A fitted model of data frames that takes rows of numbers: categories come as codes."""
+
+    estimator: Any
+    columns: Sequence[Column]
+    returns: Returns
+    module: None = None
+    takes_missing: bool = True  # a pipeline says itself what it does with gaps, when it runs
+
+    @property
+    def feature_names(self) -> Sequence[str]:
+        return [column.name for column in self.columns]
+
+    @property
+    def labels(self) -> Sequence[Any] | None:
+        return fitted_labels(self.estimator) if self.returns == "probabilities" else None
+
+    def frame(self, rows: Any) -> Any:
+        return frame_of(self.columns, rows)
+
+    def model_rows(self, batch: Tensor) -> Any:
+        return self.frame(as_numpy(batch.detach().double()))
+
+    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
+        return predictions(self.estimator, self.returns, self.model_rows(batch))
 
 
 def on_standardised(
@@ -34,15 +61,16 @@ def on_standardised(
     model_names, table_names = feature_names_of(adapter) or (), names if columns is None else columns.names
     # a model that knows no names, or other ones, goes by the order of the columns
     places = fitted_places("data", table_names, model_names) if set(model_names) & set(table_names) else None
-    if columns is None or not any(columns.categories):
-        return RawRows(adapter, scale, places)
-    if not isinstance(adapter, Estimator):
-        words = [name for name, kinds in zip(columns.names, columns.categories, strict=True) if kinds]
-        raise ValueError(
-            f"takes rows of numbers, but the table has categories ({', '.join(words[:5])}); take a scikit-learn "
-            "pipeline that was fitted on such a table (.skops), or a shipped architecture."
-        )
-    return RawRows(adapter, scale, places, columns)
+    if columns is not None and any(columns.categories):
+        if not isinstance(adapter, Estimator):
+            words = [column.name for column in columns.columns if column.categories]
+            raise ValueError(
+                f"takes rows of numbers, but the table has categories ({', '.join(words[:5])}); take a scikit-learn "
+                "pipeline that was fitted on such a table (.skops), or a shipped architecture."
+            )
+        chosen = columns.columns if places is None else [columns.columns[place] for place in places]
+        adapter = FrameModel(adapter.estimator, chosen, adapter.returns)
+    return RawRows(adapter, scale, places)
 
 
 def standardised(
@@ -72,8 +100,6 @@ def standardised(
 
 
 class Unstandardised(nn.Module):
-    """A network behind the inverse of a standardisation."""
-
     def __init__(self, module: nn.Module, scale: Standardisation) -> None:
         super().__init__()
         self.module = module
@@ -86,15 +112,11 @@ class Unstandardised(nn.Module):
 
 @dataclass(frozen=True)
 class RawRows:
-    """Any model but a torch module, behind the inverse of a standardisation.
-
-    With columns it is one of scikit-learn that was fitted on a data frame: it gets one, with categories as text.
-    """
+    """Any model but a torch module, behind the inverse of a standardisation."""
 
     adapter: Adapter
     scale: Standardisation
     places: list[int] | None = None  # of the model's columns in the table
-    columns: Columns | None = None
     module: None = None
 
     @property
@@ -106,47 +128,19 @@ class RawRows:
         return labels_of(self.adapter)
 
     @property
-    def takes_missing(self) -> bool:  # a pipeline says itself what it does with gaps, when it runs
-        return self.columns is not None or bool(getattr(self.adapter, "takes_missing", False))
+    def takes_missing(self) -> bool:
+        return bool(getattr(self.adapter, "takes_missing", False))
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        if self.columns is not None and isinstance(self.adapter, Estimator):
-            return predictions(self.adapter.estimator, self.returns, self.model_rows(batch))
         return self.adapter(self.model_rows(batch), kind)
 
-    def model_rows(self, batch: Tensor) -> Any:
-        if self.columns is None:
-            rows = self.own_units(batch)
-            return rows if self.places is None else rows[:, self.places]
-        frame = frame_of(self.own_units(batch.detach()).cpu().numpy(), self.columns)
-        return frame if self.places is None else frame[[self.columns.names[place] for place in self.places]]
-
-    def own_units(self, batch: Tensor) -> Tensor:
+    def model_rows(self, batch: Tensor) -> Tensor:
         """Rows as they were, to the last bit where they are whole or half numbers: trees ask whether 0 is below 0.
 
         What rounding has moved is put back by a grid of powers of two, 40 of them below a standard deviation.
         """
         rows = self.scale.undo(batch)
-        if rows.dtype != torch.float64:
-            return rows
-        grid = torch.exp2(self.scale.std.to(rows).log2().floor() - 40)
-        return (rows / grid).round() * grid
-
-
-def frame_of(values: Any, columns: Columns) -> Any:
-    """Rows as a data frame, of pandas where it is installed, else of polars; categories are what they were."""
-    content: dict[str, Any] = {}
-    for place, (name, words) in enumerate(zip(columns.names, columns.categories, strict=True)):
-        column = values[:, place]
-        if words is None:
-            content[name] = column
-            continue
-        categories = columns.dtypes[name].categories if name in columns.dtypes else ()
-        meant = {str(category): category for category in categories}
-        known = np.array([*(meant.get(word, word) for word in words), None], dtype=object)
-        codes = np.where(np.isnan(column), len(words), column.round().clip(0, len(words) - 1)).astype(np.int64)
-        content[name] = known[codes]
-    if importlib.util.find_spec("pandas") is not None:
-        return optional_package("pandas", "pandas", "a data frame").DataFrame(content).astype(dict(columns.dtypes))
-    plain = {name: list(column) if column.dtype == object else column for name, column in content.items()}
-    return optional_package("polars", "polars", "a data frame").DataFrame(plain)
+        if rows.dtype == torch.float64:
+            grid = torch.exp2(self.scale.std.to(rows).log2().floor() - 40)
+            rows = (rows / grid).round() * grid
+        return rows if self.places is None else rows[:, self.places]

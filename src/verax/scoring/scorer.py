@@ -4,32 +4,30 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from verax.core.arguments import checked_choice, checked_count
 from verax.core.arrays import ArrayKind, as_tensor
 from verax.core.blocks import chunk_size
 from verax.core.shapes import Shaped
 from verax.scoring import adapters
 from verax.scoring.adapters import Adapter, Returns
-from verax.scoring.adapters.base import ChecksModel, RowArguments
+from verax.scoring.adapters.base import RowArguments, Shortens
 from verax.scoring.adapters.function import PlainCallable
 from verax.scoring.adapters.onnx import OnnxModel
 from verax.scoring.adapters.torch_module import TorchModule, numbers_of
-from verax.scoring.class_scores import Scale, Target, columns_of
+from verax.scoring.class_scores import Scale, Target, numbers_of_target
 from verax.scoring.inference import (
+    DTYPES,
     Inference,
     Precision,
     Runner,
-    checked_precision,
-    evaluation_mode,
     gradients_off,
-    laid_out,
-    moved,
     one_thread_at_a_time,
+    ready,
     single_precision,
 )
 from verax.scoring.meter import Counts
@@ -115,7 +113,8 @@ class Scorer:
     ) -> None:
         if isinstance(model, Scorer):
             raise TypeError("model: already a verax.Scorer; pass it on as it is.")
-        checked_precision(precision)
+        if precision is not None:
+            checked_choice("precision", precision, tuple(DTYPES))
         self.adapter: Adapter = adapters.adapt(model, returns, takes, trust, score)
         self.inference = Inference(self.adapter, precision, compile)
         self.output_kind_check = OutputKindCheck(self.adapter, stated=returns is not None or score is not None)
@@ -171,7 +170,7 @@ class Scorer:
         """Raise for what is known to be no class or value of the model before it runs."""
         labels = adapters.labels_of(self.adapter) if self.labels is None else self.labels
         if labels is not None or not isinstance(self.adapter, OnnxModel):  # which may tell them as it runs
-            columns_of(target, labels)
+            numbers_of_target(target, labels)
 
     @property
     def takes_missing(self) -> bool:
@@ -214,10 +213,7 @@ class Scorer:
         gradients: bool = False,
         row_arguments: RowArguments | None = None,
     ) -> Iterator[Session]:
-        """Hold the model in evaluation and inference mode on its device, and put back whatever was changed.
-
-        With ``gradients``, gradients are merely off until ``Session.target_gradients`` asks for them.
-        """
+        """Hold the model ready on its device; with ``gradients`` these are merely off until somebody takes some."""
         module = self.adapter.module
         if row_arguments is not None and not isinstance(self.adapter, TorchModule | PlainCallable):
             named = ", ".join(row_arguments.model_kwargs) or row_arguments.key or "collate"
@@ -225,19 +221,17 @@ class Scorer:
                 f"model_kwargs: a model behind {type(self.adapter).__name__} takes rows alone, got {named}; "
                 "wrap it into a function: verax.Scorer(lambda values, ...: ..., returns=...)."
             )
-        if row_arguments is not None and isinstance(row_arguments.collate, ChecksModel):
+        if row_arguments is not None and isinstance(row_arguments.collate, Shortens):
             row_arguments.collate.check_model(module, inputs, row_arguments.model_kwargs)
         with contextlib.ExitStack() as held:
-            held.enter_context(one_thread_at_a_time(module, self))
+            held.enter_context(one_thread_at_a_time(module, self))  # before its state is looked at
             home = adapters.home(self.adapter, fallback=inputs.device)
             place = checked_device(device) or self.device or home
-            dtype = inputs.dtype
+            dtype, layout = inputs.dtype, best_layout(inputs, place)
             if dtype.is_floating_point:  # whole numbers, such as ids of tokens, are taken as they are
                 dtype = adapters.floating_dtype(self.adapter, fallback=dtype)
-            layout = best_layout(inputs, place)
             size = self.rows_per_call(inputs, batch_size, device)
-            for state in (evaluation_mode(module), moved(module, home, place), laid_out(module, layout)):
-                held.enter_context(state)
+            held.enter_context(ready(module, home, place, layout))
             beside = None if row_arguments is None else row_arguments.on(place)
             plain = Runner(self.adapter, dtype, layout)
             runner = self.inference.runner(plain, inputs, place, beside)
@@ -250,12 +244,11 @@ class Scorer:
 
 
 def scorer_of(model: Any) -> Scorer:
-    """The model itself, if it is a Scorer; otherwise one that was told nothing."""
+    """The model itself, if it is a Scorer; otherwise one with default settings."""
     return model if isinstance(model, Scorer) else Scorer(model)
 
 
 def best_layout(inputs: Shaped[Tensor, "n *shape"], device: torch.device) -> torch.memory_format:
-    """Channels last for images on a GPU, where convolutions are made for it."""
     return torch.channels_last if inputs.ndim == 4 and device.type == "cuda" else torch.preserve_format
 
 
@@ -277,17 +270,12 @@ def checked_device(device: str | torch.device | None, name: str = "device") -> t
         raise ValueError(f'{name}: expected a torch device such as "cpu" or "cuda", got {device!r}.') from None
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if place.type == "cuda" and (place.index or 0) >= count:
-        available = f"only {count}, from cuda:0" if count else "no CUDA device here; use cpu"
-        raise ValueError(f"{name}: {device} was asked for, but torch finds {available}.")
+        available = f"only {count}, from cuda:0" if count else "no CUDA device; use cpu"
+        raise ValueError(f"{name}: expected a device of this machine, got {device}; torch finds {available}.")
     if place.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"{name}: {device} was asked for, but torch finds none here; use cpu.")
+        raise ValueError(f"{name}: expected a device of this machine, got {device}; use cpu.")
     return place
 
 
 def checked_batch_size(batch_size: int | None) -> int | None:
-    """Raise for a batch size that is not a positive whole number."""
-    if batch_size is None:
-        return None
-    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ValueError(f"batch_size: expected a whole number of at least 1 or None, got {batch_size!r}.")
-    return int(batch_size)
+    return None if batch_size is None else checked_count("batch_size", batch_size)

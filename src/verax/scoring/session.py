@@ -14,7 +14,7 @@ from verax.core.arrays import ArrayKind
 from verax.core.blocks import chunk_size, deterministic_convolutions
 from verax.core.shapes import Float, Int, Shaped
 from verax.scoring.adapters import Returns, labels_of
-from verax.scoring.adapters.base import KnowsLengths, RowArguments
+from verax.scoring.adapters.base import RowArguments, Shortens
 from verax.scoring.class_scores import (
     CleanOutputs,
     Scale,
@@ -43,10 +43,7 @@ _SORTED, _SORTED_BYTES = 64, 1 << 26  # batches, and their size, of which rows a
 
 @dataclass
 class Session:
-    """A model held ready for one call. Experiments see models only through this.
-
-    Plain forward passes go through ``runner``, maybe a fast copy; gradients through ``plain``, the module itself.
-    """
+    """A model held ready for one call. Experiments see models only through this."""
 
     counts: Counts
     kind: ArrayKind
@@ -54,8 +51,8 @@ class Session:
     device: torch.device
     dtype: torch.dtype
     batch_size: int
-    runner: Runner
-    plain: Runner
+    runner: Runner  # of plain forward passes, maybe a fast copy
+    plain: Runner  # of gradients: the module itself
     output_kind_check: OutputKindCheck
     labels: tuple[Any, ...] | None = None  # what the user calls the classes
     row_arguments: RowArguments | None = None  # what the model is called with beside each input
@@ -75,11 +72,6 @@ class Session:
         return "value" if self.returns == "values" else "class score"
 
     @property
-    def class_labels(self) -> Sequence[Any] | None:
-        """Names of the classes or values, if they are known; some models tell as they run."""
-        return labels_of(self.plain.adapter) if self.labels is None else self.labels
-
-    @property
     def largest_change(self) -> float:
         """The furthest that a score can move; a logit and a value know no end."""
         return 1.0 if self.output == "probability" and self.returns != "values" else math.inf
@@ -90,18 +82,11 @@ class Session:
 
     @property
     def module(self) -> nn.Module | None:
-        """The torch module that is held, if the model is one."""
         return self.plain.adapter.module
 
     def clean_outputs(self, inputs: Shaped[Tensor, "n *shape"], *, decide: bool = False) -> CleanOutputs:
-        """Run the model on unperturbed rows: its first call, which checks what comes back.
-
-        With ``decide``, classes that half precision leaves undecided are predicted in single precision.
-        """
-        owner = torch.arange(len(inputs), device=self.device)
-        outputs = torch.cat(
-            list(self._batches(lambda start, stop: inputs[start:stop].to(self.device), owner, self._forward))
-        )
+        """Run the model on unperturbed rows, its first call; ``decide`` what half precision leaves undecided."""
+        outputs = torch.cat(list(self._batches(*self._in_memory(inputs, None, len(inputs)), self._forward)))
         scores = class_scores(outputs, self.returns, self.output)
         bad = (~torch.isfinite(scores).all(1)).nonzero()
         if len(bad):
@@ -117,7 +102,7 @@ class Session:
         """The class of each row, predicted unless it is given, and that class's score."""
         scores = class_scores(clean.outputs.to(self.device), self.returns, self.output)
         self.classes = scores.shape[1]
-        labels = self.class_labels
+        labels = labels_of(self.plain.adapter) if self.labels is None else self.labels  # some tell as they run
         values = self.returns == "values"
         check_labels(labels, self.classes, values)
         classes = resolve_target(target, clean.predicted.to(self.device), self.classes, labels, values)
@@ -130,21 +115,18 @@ class Session:
     def _decided(
         self, inputs: Shaped[Tensor, "n *shape"], scores: Float[Tensor, "n classes"], predicted: Int[Tensor, " n"]
     ) -> Int[Tensor, " n"]:
-        """Predict in single precision what half precision leaves undecided, by the module itself; counts no rows.
-
-        With another class an input would have other scores, not slightly other ones.
-        """
+        """Predict in single precision what half precision leaves undecided, by the module itself; counts no rows."""
         if self.runner.dtype.itemsize >= self.plain.dtype.itemsize or scores.shape[1] < 2:
             return predicted
         first, second = scores.topk(2, dim=1).values.unbind(1)
         slack = _UNDECIDED * torch.finfo(self.runner.dtype).eps * first.abs().clamp(min=1)
         rows = (first - second <= slack).nonzero()[:, 0]
 
-        def exactly(batch: Tensor, owner: Tensor) -> Tensor:
-            return self._run(batch.to(self.plain.dtype, memory_format=self.plain.layout), self.plain, owner)
-
         def build(start: int, stop: int) -> Tensor:
             return inputs[rows[start:stop].to(inputs.device)].to(self.device)
+
+        def exactly(batch: Tensor, owner: Tensor) -> Tensor:
+            return self._run(batch.to(self.plain.dtype, memory_format=self.plain.layout), self.plain, owner)
 
         with single_precision("float32"):
             classes = [predicted_classes(raw, self.returns) for raw in self._batches(build, rows, exactly, fixed=False)]
@@ -154,7 +136,7 @@ class Session:
     def target_scores(
         self, build: BuildRows, owner: Int[Tensor, " rows"], target: Int[Tensor, " n"], streamed: bool = False
     ) -> Float[Tensor, " rows"]:
-        """Score many perturbed rows in bounded memory, as ``scores_on`` does on the session's own scale."""
+        """Score many perturbed rows in bounded memory, as ``scores_on`` does on the session's scale."""
         return self.scores_on((self.output,), build, owner, target, streamed)[0]
 
     def scores_on(
@@ -224,13 +206,13 @@ class Session:
     def scores_of(
         self, rows: Shaped[Tensor, "m *shape"], owner: Int[Tensor, " m"] | None, target: Int[Tensor, " n"]
     ) -> Float[Tensor, " m"]:
-        """Score rows that are in memory; ``owner`` says which input each came from, one after the other without it."""
+        """Score rows in memory; ``owner`` says which input each came from, one after the other without it."""
         return self.target_scores(*self._in_memory(rows, owner, len(target)), target)
 
     def gradients_of(
         self, rows: Shaped[Tensor, "m *shape"], owner: Int[Tensor, " m"] | None, target: Int[Tensor, " n"]
     ) -> Float[Tensor, "m *shape"]:
-        """Gradients at rows that are in memory; arguments as in ``scores_of``."""
+        """Gradients at rows in memory; arguments as in ``scores_of``."""
         return self.target_gradients(*self._in_memory(rows, owner, len(target)), target)
 
     def _in_memory(self, rows: Tensor, owner: Tensor | None, inputs: int) -> tuple[BuildRows, Int[Tensor, " m"]]:
@@ -247,10 +229,7 @@ class Session:
         return lambda start, stop: rows[start:stop].to(self.device), owner.to(self.device)
 
     def outputs(self, batch: Float[Tensor, "n *shape"]) -> Float[Tensor, "n outputs"]:
-        """Run the module itself on a copy of a batch, with or without gradients; rows are counted by the caller.
-
-        For rows that belong to no input: a model that takes more than rows raises.
-        """
+        """Run the module itself on rows that belong to no input; they are counted by the caller."""
         if self.row_arguments is not None:
             raise ValueError(
                 "inputs: this method runs rows of its own, which have no model_kwargs and are no texts; build them "
@@ -306,8 +285,8 @@ class Session:
         self, build: BuildRows, owner: Int[Tensor, " rows"], run: Callable[[Tensor, Tensor], Tensor]
     ) -> Iterator[Tensor]:
         """Run the model over rows, those of like length together where that spares padding; in the old order."""
-        lengths = None if self.row_arguments is None else self.row_arguments.collate
-        if self.row_arguments is None or not isinstance(lengths, KnowsLengths):
+        collate = None if self.row_arguments is None else self.row_arguments.collate
+        if self.row_arguments is None or not isinstance(collate, Shortens):
             yield from self._batches(build, owner, run)
             return
         start = 0
@@ -317,7 +296,7 @@ class Session:
             stop = min(start + many, len(owner))
             rows = torch.cat((rows, build(start + len(rows), stop))) if start + len(rows) < stop else rows
             owners = owner[start:stop]
-            order = lengths.lengths(rows, self.row_arguments.at(owners).model_kwargs).argsort(stable=True)
+            order = collate.lengths(rows, self.row_arguments.at(owners).model_kwargs).argsort(stable=True)
             rows, owners = rows[order], owners[order]
             scores = torch.cat(list(self._batches(lambda first, last: rows[first:last], owners, run)))  # noqa: B023
             yield torch.empty_like(scores).index_copy_(0, order, scores)
@@ -356,7 +335,6 @@ class Session:
         return outputs
 
     def settle(self) -> None:
-        """Look at all checks of outputs that were put off."""
         self.finite.settle()
         self.probable.settle()
 

@@ -14,7 +14,7 @@ from verax.metrics import Infidelity
 from verax.metrics.base import METRICS, GuidedMetric, Metric
 from verax.metrics.choose import COLUMNS, metric_from
 from verax.metrics.monte_carlo import EffectMetric
-from verax.problem.replacement.words import needs_background
+from verax.problem.replacement.base import needs_background
 from verax.study.data_spec import Count, Mistakes, SpecTable, plain_name, unknown_name
 from verax.study.tables import LEADING_DPC, LEADING_INFIDELITY, MetricInfo, scores_schema
 

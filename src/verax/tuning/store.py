@@ -29,7 +29,7 @@ from verax.problem.features import Groups
 from verax.problem.inputs import CheckedInputs
 from verax.problem.problem import Problem
 from verax.problem.replacement import BASELINE
-from verax.scoring.class_scores import Columns, Target
+from verax.scoring.class_scores import ClassNumbers, Target
 from verax.statistics.intervals import LEVEL
 from verax.tuning.race import Candidate, Rule
 from verax.tuning.space import Space
@@ -214,7 +214,7 @@ def _replaced(problem: Problem) -> tuple[str, ...]:
 def _target_fact(target: Target) -> str:
     if target is None:
         return "predicted"
-    if isinstance(target, Columns):
+    if isinstance(target, ClassNumbers):
         return tensor_hash(target.numbers)
     return tensor_hash(torch.as_tensor(target)) if isinstance(target, int | Tensor) else digest(labels=target)
 

@@ -37,10 +37,10 @@ def picked(problem: verax.Problem, given: Any) -> list[np.ndarray]:
 def test_the_value_of_the_followed_class_is_taken(problem: verax.Problem, target: int | None) -> None:
     asked = problem if target is None else problem.with_target(target)
     given = explanation(asked)
-    found = verax.evaluate(asked, {"it": given}, ["pc"])["pc"].value["it"]
-    assert torch.equal(found, verax.evaluate(asked, {"it": picked(asked, given)}, ["pc"])["pc"].value["it"])
+    result = verax.evaluate(asked, {"it": given}, ["pc"])["pc"].value["it"]
+    assert torch.equal(result, verax.evaluate(asked, {"it": picked(asked, given)}, ["pc"])["pc"].value["it"])
     totals = verax.stream(asked, None, {"it": given}, ["pc"]).totals()
-    assert totals["pc"].mean()["it"].mean == pytest.approx(float(found.mean()), abs=1e-6)
+    assert totals["pc"].mean()["it"].mean == pytest.approx(float(result.mean()), abs=1e-6)
 
 
 def test_texts_of_one_length_come_as_one_array(problem: verax.Problem) -> None:
@@ -49,8 +49,8 @@ def test_texts_of_one_length_come_as_one_array(problem: verax.Problem) -> None:
     values = np.random.default_rng(0).normal(size=(*asked.inputs.shape, 2))
     given = SimpleNamespace(values=values, base_values=np.zeros((2, 2)))
     chosen = np.stack([row[:, number] for row, number in zip(values, asked.classes.tolist(), strict=True)])
-    found, wanted = (verax.evaluate(asked, one, ["pc"])["pc"].value for one in (given, chosen))
-    assert torch.equal(found, wanted)
+    result, expected = (verax.evaluate(asked, one, ["pc"])["pc"].value for one in (given, chosen))
+    assert torch.equal(result, expected)
 
 
 def test_other_classes_than_the_models_are_told(problem: verax.Problem) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from verax.problem.files.texts import read_texts, read_token_attributions
 from verax.problem.text.example import small_tokenizer
-from verax.problem.text.files import read_texts, read_token_attributions
 from verax.problem.text.tokens import tokenized
 
 pytest.importorskip("transformers")
@@ -66,13 +66,13 @@ def test_attributions_of_every_kind_of_file(tmp_path: Path) -> None:
     pl.DataFrame({"values": ROWS, "of": ["me"] * 3}).write_parquet(tmp_path / "c.parquet")
     tokens = [list(one) for one in INPUTS.tokens]
     pl.DataFrame({"attributions": ROWS, "more": ROWS, "tokens": tokens}).write_parquet(tmp_path / "d.parquet")
-    wanted = INPUTS.fitted(ROWS)
-    np.savez(tmp_path / "e.npz", one=wanted, two=wanted)
+    expected = INPUTS.fitted(ROWS)
+    np.savez(tmp_path / "e.npz", one=expected, two=expected)
     paths = [tmp_path / name for name in ("a.jsonl", "b.jsonl", "c.parquet", "d.parquet", "e.npz")]
-    found = read_token_attributions(paths, INPUTS)
-    assert list(found) == ["a", "b", "c", "d", "one", "two"]
-    for array in found.values():
-        np.testing.assert_array_equal(array, wanted)
+    result = read_token_attributions(paths, INPUTS)
+    assert list(result) == ["a", "b", "c", "d", "one", "two"]
+    for array in result.values():
+        np.testing.assert_array_equal(array, expected)
     with pytest.raises(ValueError, match=r"a second attribution called 'a', after .*a\.jsonl"):
         read_token_attributions([paths[0], lines(tmp_path / "a.JSONL", ROWS)], INPUTS)
 
@@ -121,9 +121,9 @@ def test_any_lines_are_read_or_refused_by_name(tmp_path_factory: pytest.TempPath
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_bytes(content)
     for read in (read_texts, lambda path: read_token_attributions([path], INPUTS)):
-        said = str(path)
+        message = str(path)
         try:
             read(path)
         except ValueError as error:
-            said = str(error)
-        assert str(path) in said
+            message = str(error)
+        assert str(path) in message

@@ -60,11 +60,11 @@ def test_explanations_of_texts_are_taken_as_shap_gives_them(tokenizer: Any, bert
     for row, there in enumerate(problem.rows.present):
         rows[row] = np.stack([np.zeros(int(there.sum())), full[row][there].numpy()], axis=1)
     explanation = shap.Explanation(rows, base_values=np.zeros((len(TEXTS), 2)), data=problem.rows.tokens)
-    wanted = PredictionChange()(problem, {"it": full}).value["it"]
+    expected = PredictionChange()(problem, {"it": full}).value["it"]
     one = explanation[:, :, 1]
     for given in (one, one.values, explanation):
-        found = PredictionChange()(problem, {"it": given}).value["it"]
-        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+        result = PredictionChange()(problem, {"it": given}).value["it"]
+        torch.testing.assert_close(result, expected, atol=1e-6, rtol=0)
     predicted = problem.on(TEXTS, target=problem.predicted)
     first = predicted.predicted == 0
     assert (PredictionChange()(predicted, {"it": explanation}).value["it"][first] == 0).all()  # zeros explain class 0
@@ -78,19 +78,19 @@ def test_matrices_of_inseq_become_numbers_of_prompt_tokens(tokenizer: Any, pairs
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).eval()
     problem = verax.text.generation(model, tokenizer, prompts, follow)
     generator = torch.Generator().manual_seed(0)
-    outputs, wanted = [], []
+    outputs, expected = [], []
     for prompt, answer in zip(prompts, follow, strict=True):
         given, steps = len(prompt.split()), len(answer.split())
         matrix = torch.rand(given, steps, generator=generator)
-        wanted.append(matrix.sum(1))
+        expected.append(matrix.sum(1))
         later = torch.full((steps, steps), torch.nan)  # nothing is known about tokens before they are there
         whole = None if pairs else torch.cat((matrix, later))
         outputs.append(Sequence(source_attributions=matrix if pairs else None, target_attributions=whole, start=given))
     of_prompts = shown_function("of_prompts")
-    found = of_prompts(SimpleNamespace(sequence_attributions=outputs))
-    for row, numbers in enumerate(wanted):
-        torch.testing.assert_close(found[row], numbers)
-    assert PredictionChange()(problem, {"inseq": found}).value["inseq"].shape == (2,)
+    result = of_prompts(SimpleNamespace(sequence_attributions=outputs))
+    for row, numbers in enumerate(expected):
+        torch.testing.assert_close(result[row], numbers)
+    assert PredictionChange()(problem, {"inseq": result}).value["inseq"].shape == (2,)
     first = of_prompts(SimpleNamespace(sequence_attributions=outputs), step=0)
     assert [len(row) for row in first] == [4, 1]
 
@@ -102,8 +102,8 @@ def test_numbers_of_a_prompt_may_count_its_special_tokens(tokenizer: Any) -> Non
     problem = verax.text.generation(model, tokenizer, ["the film was good", "bad"], ["a good story", "end"])
     plain = [[1.0, 4.0, 2.0, 3.0], [1.0]]
     special = [[9.0, *row, 9.0] for row in plain]
-    found = PredictionChange()(problem, {"plain": plain, "special": special}).value
-    assert torch.equal(found["plain"], found["special"])
+    result = PredictionChange()(problem, {"plain": plain, "special": special}).value
+    assert torch.equal(result["plain"], result["special"])
     with pytest.raises(ValueError, match="row 0 has 5 numbers, and the text 9 tokens with special ones"):
         PredictionChange()(problem, {"it": [row[1:] for row in special]})
 

@@ -27,8 +27,8 @@ class Logits(nn.Module):
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        found: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
-        return found
+        result: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+        return result
 
 
 def test_keywords_a_function_and_a_file_give_the_same_pc(tmp_path: Path) -> None:
@@ -52,12 +52,12 @@ def test_keywords_a_function_and_a_file_give_the_same_pc(tmp_path: Path) -> None
 
     attribution = {"a": np.random.default_rng(0).normal(size=masked.inputs.shape)}
     for problem in (masked, deleted):
-        wanted = PredictionChange()(problem, attribution).value["a"]
-        assert wanted.abs().max() > 1e-2
+        expected = PredictionChange()(problem, attribution).value["a"]
+        assert expected.abs().max() > 1e-2
         for function in (by_function, by_file):
             other = problem.with_model(verax.Scorer(function, returns="logits"))
-            found = PredictionChange()(other, attribution).value["a"]
-            np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=0)
+            result = PredictionChange()(other, attribution).value["a"]
+            np.testing.assert_allclose(result, expected, atol=1e-5, rtol=0)
 
 
 def exported(model: Any, inputs: Any, path: Path) -> Any:

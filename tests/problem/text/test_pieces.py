@@ -64,8 +64,8 @@ def test_what_a_tokenizer_without_places_gives() -> None:
             return getattr(tokenizer, name)
 
     tokenizer = small_tokenizer("a good film")
-    found = text_pieces(Slow(), tokenizer(["a good film", "film"], padding=True), ["a good film", "film"])
-    assert found == (("", "a", " good", " film", ""), ("", "film", ""))
+    result = text_pieces(Slow(), tokenizer(["a good film", "film"], padding=True), ["a good film", "film"])
+    assert result == (("", "a", " good", " film", ""), ("", "film", ""))
 
 
 def test_a_continuation_goes_on_with_the_text() -> None:

@@ -83,14 +83,14 @@ def test_scores_with_the_cache_are_those_without(tokenizer: Any, make: Any, repl
     )
     given = {"r": torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(0))}
     with counted(model) as plain:
-        wanted = PredictionChange()(switched_off(problem), given)
+        expected = PredictionChange()(switched_off(problem), given)
     with counted(model) as shared:
-        found = PredictionChange()(problem, given)
+        result = PredictionChange()(problem, given)
     small = PredictionChange()(batches, given)
-    assert wanted.morf["r"].std(1).min() > 0.05  # the prompt does matter
-    for one in (found, small):
+    assert expected.morf["r"].std(1).min() > 0.05  # the prompt does matter
+    for one in (result, small):
         for curve in ("morf", "lerf"):
-            torch.testing.assert_close(getattr(one, curve)["r"], getattr(wanted, curve)["r"], atol=1e-5, rtol=1e-6)
+            torch.testing.assert_close(getattr(one, curve)["r"], getattr(expected, curve)["r"], atol=1e-5, rtol=1e-6)
     assert sum(shared) < 0.6 * sum(plain)
 
 
@@ -109,8 +109,8 @@ def test_the_prefix_is_read_once_and_anew_with_other_weights(tokenizer: Any) -> 
     assert 1 <= reads.count(1) <= 2  # twice, where the first batch shares more by chance
     assert sum(rows > 2 for rows in reads) >= 3
     model.transformer.h[0].mlp.c_fc.weight.data *= -1
-    found, wanted = (PredictionChange()(each, given) for each in (problem, switched_off(problem)))
-    torch.testing.assert_close(found.morf["r"], wanted.morf["r"], atol=1e-5, rtol=1e-6)
+    result, expected = (PredictionChange()(each, given) for each in (problem, switched_off(problem)))
+    torch.testing.assert_close(result.morf["r"], expected.morf["r"], atol=1e-5, rtol=1e-6)
 
 
 def test_left_padding_does_not_matter(tokenizer: Any) -> None:
@@ -172,8 +172,8 @@ def test_generation_reads_the_prefix(tokenizer: Any) -> None:
     inputs = verax.text.generation(model, tokenizer, ["a red lamp"], prefix=PREFIX, max_new_tokens=2).rows
     ids = tokenizer([PREFIX + "a red lamp"], return_tensors="pt")["input_ids"]
     with torch.inference_mode():
-        wanted = model.generate(input_ids=ids, max_new_tokens=2, do_sample=False)[0, ids.shape[1] :]
-    assert inputs.values[0, -2:].tolist() == wanted.tolist()
+        expected = model.generate(input_ids=ids, max_new_tokens=2, do_sample=False)[0, ids.shape[1] :]
+    assert inputs.values[0, -2:].tolist() == expected.tolist()
 
 
 def test_wrong_prefixes_are_refused(tokenizer: Any) -> None:
@@ -182,7 +182,7 @@ def test_wrong_prefixes_are_refused(tokenizer: Any) -> None:
         verax.text.generation(model, tokenizer, PROMPTS, ANSWERS, prefix=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="prompts: expected a list of texts"):
         verax.text.generation(model, tokenizer, "what is it")
-    with pytest.raises(ValueError, match="prompts: row 1 has no token between prefix and suffix: ' '"):
+    with pytest.raises(ValueError, match="prompts: row 1 is empty; leave it out"):
         verax.text.generation(model, tokenizer, ["is", " "], ["yes", "yes"], prefix=PREFIX)
 
 
@@ -196,11 +196,11 @@ class Bidirectional(torch.nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, use_cache: bool = False, past_key_values: Any = None
     ) -> Any:
-        found = self.model(
+        result = self.model(
             input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache, past_key_values=past_key_values
         )
-        found.logits = found.logits + input_ids.sum(1)[:, None, None] * torch.linspace(0, 1, found.logits.shape[2])
-        return found
+        result.logits = result.logits + input_ids.sum(1)[:, None, None] * torch.linspace(0, 1, result.logits.shape[2])
+        return result
 
 
 def test_a_model_that_answers_otherwise_is_run_the_plain_way(tokenizer: Any) -> None:
@@ -216,8 +216,8 @@ def test_a_model_that_answers_otherwise_is_run_the_plain_way(tokenizer: Any) -> 
     for _ in range(2):
         with torch.no_grad():
             model.model.transformer.h[0].mlp.c_fc.weight.mul_(-1)  # as an optimiser does, in place
-            wanted = model.model(**given).logits[:, -3:]
-            torch.testing.assert_close(honest.logits(given, 3), wanted, atol=1e-4, rtol=1e-5)
+            expected = model.model(**given).logits[:, -3:]
+            torch.testing.assert_close(honest.logits(given, 3), expected, atol=1e-4, rtol=1e-5)
         assert honest.usable
 
 

@@ -79,16 +79,16 @@ def test_a_bag_of_words_has_a_closed_form(tokenizer: Any, replace: Any, side: st
     instead = 0.0 if replace == "delete" else weights[getattr(tokenizer, f"{replace}_token_id")]
     rng = np.random.default_rng(0)
     attribution = rng.normal(size=problem.inputs.shape)
-    found = PredictionChange()(problem, attribution).value
+    result = PredictionChange()(problem, attribution).value
     order = PredictionChange()(one_by_one[[3, 1]], attribution[[3, 1]]).value
-    np.testing.assert_allclose(order, found[[3, 1]], atol=1e-6)
+    np.testing.assert_allclose(order, result[[3, 1]], atol=1e-6)
     for row, ids in enumerate(problem.inputs.numpy()):
         own = rows.features[row].numpy() >= 0
         there = rows.present[row].numpy()
         gain = weights[ids[own]] - instead
         ranked = np.argsort(-attribution[row][own], kind="stable")
-        wanted = bag_pc(weights[ids[there]], gain, ranked)
-        np.testing.assert_allclose(float(found[row]), wanted, atol=1e-5)  # results of ids are float32
+        expected = bag_pc(weights[ids[there]], gain, ranked)
+        np.testing.assert_allclose(float(result[row]), expected, atol=1e-5)  # results of ids are float32
 
 
 def test_words_and_sentences_are_features(tokenizer: Any) -> None:
@@ -106,23 +106,23 @@ def test_limits_and_shapley_values_of_sentences_are_exact(tokenizer: Any) -> Non
     model = Bag(len(tokenizer))
     scorer = verax.Scorer(model, returns="values")
     problem = verax.text.classification(scorer, tokenizer, TEXTS[:1], unit="sentence", replace="delete")
-    found = verax.limits(problem, ["pc"])["pc"]
+    result = verax.limits(problem, ["pc"])["pc"]
     weights, sentences = model.embedding.weight.detach()[:, 0], problem.rows.features[0]
     worth = [weights[problem.inputs[0][sentences == group]].sum() for group in (0, 1)]
-    shapley = found.shapley[0]
+    shapley = result.shapley[0]
     for group in (0, 1):
         torch.testing.assert_close(shapley[sentences == group].sum().double(), worth[group].double())
-    assert found.exact
+    assert result.exact
 
 
 def test_models_of_transformers_are_taken_as_they_are(tokenizer: Any, bert: Any) -> None:
     """Keyword inputs, their output object, class names, padding and any batch size; a plain loop as the oracle."""
     problem = verax.text.classification(bert, tokenizer, TEXTS, target="positive")
     attributions = {"random": np.random.default_rng(1).normal(size=problem.inputs.shape)}
-    found = PredictionChange()(problem, attributions)
+    result = PredictionChange()(problem, attributions)
     small = verax.text.classification(bert, tokenizer, TEXTS, target=1, batch_size=3)
     again = PredictionChange()(small, attributions)
-    np.testing.assert_allclose(found.value["random"], again.value["random"], atol=1e-6)
+    np.testing.assert_allclose(result.value["random"], again.value["random"], atol=1e-6)
     for row, text in enumerate(TEXTS):
         encoded = tokenizer(text, return_tensors="pt")
         length = encoded["input_ids"].shape[1]
@@ -133,7 +133,7 @@ def test_models_of_transformers_are_taken_as_they_are(tokenizer: Any, bert: Any)
             for count, point in zip([0, len(order)], (0, -1), strict=True):
                 ids[0, 1 + order[:count]] = tokenizer.mask_token_id
                 score = bert(ids, encoded["attention_mask"]).logits.softmax(1)[0, 1]
-                np.testing.assert_allclose(found.morf["random"][row, point], score, atol=1e-5)
+                np.testing.assert_allclose(result.morf["random"][row, point], score, atol=1e-5)
 
 
 def test_a_plain_function_and_keywords_agree(tokenizer: Any, bert: Any) -> None:
@@ -152,11 +152,11 @@ def test_a_plain_function_and_keywords_agree(tokenizer: Any, bert: Any) -> None:
 def test_a_deleted_token_is_not_there(tokenizer: Any, bert: Any) -> None:
     """The row without a word scores as the text without it."""
     problem = verax.text.classification(bert, tokenizer, ["good film was bad"], replace="delete", target=1)
-    found = PredictionChange()(problem, torch.tensor([[0.0, 4.0, 3.0, 2.0, 1.0, 0.0]]))
+    result = PredictionChange()(problem, torch.tensor([[0.0, 4.0, 3.0, 2.0, 1.0, 0.0]]))
     for point, rest in enumerate(("good film was bad", "film was bad", "was bad", "bad")):
         with torch.inference_mode():
             score = bert(**tokenizer(rest, return_tensors="pt")).logits.softmax(1)[0, 1]
-        torch.testing.assert_close(found.morf[0, point], score, atol=1e-6, rtol=0)
+        torch.testing.assert_close(result.morf[0, point], score, atol=1e-6, rtol=0)
 
 
 def test_ragged_attributions_are_padded_whatever_they_are(tokenizer: Any, bert: Any) -> None:
@@ -164,10 +164,10 @@ def test_ragged_attributions_are_padded_whatever_they_are(tokenizer: Any, bert: 
     full = torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(3))
     ragged = [row[there] for row, there in zip(full, problem.rows.present, strict=True)]
     without_special = [row[numbers >= 0].tolist() for row, numbers in zip(full, problem.rows.features, strict=True)]
-    wanted = PredictionChange()(problem, {"it": full}).value["it"]
+    expected = PredictionChange()(problem, {"it": full}).value["it"]
     for given in (ragged, without_special, [row.half().float().numpy() for row in ragged]):
-        found = PredictionChange()(problem, {"it": given}).value["it"]
-        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+        result = PredictionChange()(problem, {"it": given}).value["it"]
+        torch.testing.assert_close(result, expected, atol=1e-6, rtol=0)
     with pytest.raises(ValueError, match="row 1 has 3 numbers"):
         PredictionChange()(problem, {"it": [ragged[0], [1.0, 2.0, 3.0], *ragged[2:]]})
 
@@ -186,8 +186,8 @@ def test_methods_on_ids_and_on_vectors(tokenizer: Any, bert: Any) -> None:
         "norm": verax.text.per_token(verax.attribution.Gradient()(vectors), "norm"),
         "kernel": verax.attribution.KernelShap(samples=64)(problem),
     }
-    found = verax.evaluate(problem, by_token, ["pc", "sensitivity_n"])
-    assert all(torch.isfinite(found["pc"].value[name]).all() for name in by_token)
+    result = verax.evaluate(problem, by_token, ["pc", "sensitivity_n"])
+    assert all(torch.isfinite(result["pc"].value[name]).all() for name in by_token)
     with torch.inference_mode():
         gap = [
             bert(**tokenizer(text, return_tensors="pt")).logits[0, 1]
@@ -210,8 +210,8 @@ def test_dpc_needs_a_direction_and_finds_it_in_vectors(tokenizer: Any, bert: Any
     vectors = verax.text.embedded(problem)
     gradient = verax.attribution.Gradient()(vectors)
     for rule in ("dot", "coherent"):
-        found = DirectedPredictionChange(rule=rule)(vectors, {"g": gradient})
-        assert torch.isfinite(found.value["g"]).all()
+        result = DirectedPredictionChange(rule=rule)(vectors, {"g": gradient})
+        assert torch.isfinite(result.value["g"]).all()
     with pytest.raises(ValueError, match="deleted token has no vector"):
         verax.text.embedded(verax.text.classification(bert, tokenizer, TEXTS, replace="delete"))
 
@@ -227,7 +227,7 @@ def test_continuations_equal_the_models_own_loss(tokenizer: Any) -> None:
     model = gpt(tokenizer)
     prompts, follow = ["the film was", "bad"], ["good and very long", "story"]
     problem = verax.text.generation(model, tokenizer, prompts, follow)
-    found = PredictionChange()(problem, {"r": torch.rand(problem.inputs.shape)})
+    result = PredictionChange()(problem, {"r": torch.rand(problem.inputs.shape)})
     each = verax.text.generation(model, tokenizer, prompts, follow, per_token=True, target=0)
     first = PredictionChange()(each, {"r": torch.rand(problem.inputs.shape)})
     for row, (prompt, text) in enumerate(zip(prompts, follow, strict=True)):
@@ -236,7 +236,7 @@ def test_continuations_equal_the_models_own_loss(tokenizer: Any) -> None:
         labels = torch.tensor([[-100] * len(before) + after])
         with torch.inference_mode():
             output = model(ids, labels=labels)
-        torch.testing.assert_close(found.morf["r"][row, 0], -output.loss * len(after), atol=1e-5, rtol=0)
+        torch.testing.assert_close(result.morf["r"][row, 0], -output.loss * len(after), atol=1e-5, rtol=0)
         own = output.logits[0, len(before) - 1].log_softmax(0)[after[0]]
         torch.testing.assert_close(first.morf["r"][row, 0], own, atol=1e-5, rtol=0)
 
@@ -272,12 +272,12 @@ def test_encoder_decoders_score_what_follows(tokenizer: Any) -> None:
         torch.manual_seed(0)
         model = transformers.T5ForConditionalGeneration(config).eval()
     problem = verax.text.generation(model, tokenizer, ["the film was", "bad"], ["good end", "a very long"])
-    found = PredictionChange()(problem, {"r": torch.rand(problem.inputs.shape)})
+    result = PredictionChange()(problem, {"r": torch.rand(problem.inputs.shape)})
     for row, (prompt, text) in enumerate((("the film was", "good end"), ("bad", "a very long"))):
         labels = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
         with torch.inference_mode():
             loss = model(**tokenizer(prompt, return_tensors="pt"), labels=labels).loss
-        torch.testing.assert_close(found.morf["r"][row, 0], -loss * labels.shape[1], atol=1e-5, rtol=0)
+        torch.testing.assert_close(result.morf["r"][row, 0], -loss * labels.shape[1], atol=1e-5, rtol=0)
 
 
 def test_a_head_with_one_output_is_a_regression(tokenizer: Any) -> None:
@@ -354,13 +354,13 @@ def test_draws_do_not_know_the_padding(tokenizer: Any, bert: Any) -> None:
 def test_drawn_attributions_do_not_know_the_padding(tokenizer: Any, bert: Any) -> None:
     """Nor do they repeat: numbers of half precision would."""
     problem, alone = (verax.text.classification(bert, tokenizer, texts, target=1) for texts in (TEXTS, TEXTS[1:2]))
-    found = verax.attribution.Random()(problem)
-    torch.testing.assert_close(verax.attribution.Random()(alone)[0], found[1, problem.rows.present[1]])
-    assert found.half().float().ne(found)[problem.rows.features >= 0].any()
+    result = verax.attribution.Random()(problem)
+    torch.testing.assert_close(verax.attribution.Random()(alone)[0], result[1, problem.rows.present[1]])
+    assert result.half().float().ne(result)[problem.rows.features >= 0].any()
     method = verax.attribution.SmoothGrad(samples=4)
-    found = method(verax.text.embedded(problem))
+    result = method(verax.text.embedded(problem))
     own = method(verax.text.embedded(alone))
-    torch.testing.assert_close(own[0], found[1, problem.rows.present[1]], atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(own[0], result[1, problem.rows.present[1]], atol=1e-6, rtol=1e-4)
 
 
 def test_trim_keeps_what_belongs_together() -> None:
@@ -370,11 +370,11 @@ def test_trim_keeps_what_belongs_together() -> None:
         "kinds": torch.tensor([[9, 1, 2, 3], [4, 5, 6, 7]]),
         "size": torch.tensor([1.0, 2.0]),
     }
-    ids, found = Trim(0, ("kinds",))(rows, others)
+    ids, result = Trim(0, ("kinds",))(rows, others)
     assert ids.tolist() == [[5, 6, 7], [3, 4, 8]]
-    assert found["kinds"].tolist() == [[1, 2, 3], [4, 5, 7]]
-    assert found["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 1]]
-    assert found["size"].tolist() == [1.0, 2.0]
+    assert result["kinds"].tolist() == [[1, 2, 3], [4, 5, 7]]
+    assert result["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert result["size"].tolist() == [1.0, 2.0]
 
 
 def test_rows_of_like_length_run_together(tokenizer: Any, bert: Any) -> None:
@@ -390,12 +390,12 @@ def test_rows_of_like_length_run_together(tokenizer: Any, bert: Any) -> None:
         lambda module, args, kwargs: widths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
     )
     try:
-        found = PredictionChange()(problem, attribution)
+        result = PredictionChange()(problem, attribution)
     finally:
         hook.remove()
     assert sum(width <= 4 for width in widths) >= 3
     one_by_one = PredictionChange()(single, attribution)
-    torch.testing.assert_close(found.morf["a"], one_by_one.morf["a"], atol=1e-6, rtol=0)
+    torch.testing.assert_close(result.morf["a"], one_by_one.morf["a"], atol=1e-6, rtol=0)
     assert len(widths) > 3
 
 
@@ -426,18 +426,18 @@ def test_one_token_of_a_tagger_is_a_classification(tokenizer: Any) -> None:
         tagger = transformers.BertForTokenClassification(config).eval()
     third = verax.Scorer(tagger, score=lambda output: output.logits[:, 3], returns="logits")
     problem = verax.text.classification(third, tokenizer, TEXTS[:2], target=1)
-    found = PredictionChange()(problem, {"a": torch.rand(problem.inputs.shape)})
+    result = PredictionChange()(problem, {"a": torch.rand(problem.inputs.shape)})
     for row, text in enumerate(TEXTS[:2]):
         with torch.inference_mode():
             score = tagger(**tokenizer(text, return_tensors="pt")).logits[0, 3].softmax(0)[1]
-        torch.testing.assert_close(found.morf["a"][row, 0], score, atol=1e-6, rtol=0)
+        torch.testing.assert_close(result.morf["a"][row, 0], score, atol=1e-6, rtol=0)
 
 
 def test_tune_takes_texts_and_leaves_out_what_needs_gradients(tokenizer: Any, bert: Any) -> None:
     problem = verax.text.classification(bert, tokenizer, TEXTS * 2)
-    found = verax.tune(problem, metric="pc", trials=4)
-    assert found.table.height == 4
-    assert "whole numbers" in found.left_out["SmoothGrad"]
+    result = verax.tune(problem, metric="pc", trials=4)
+    assert result.table.height == 4
+    assert "whole numbers" in result.left_out["SmoothGrad"]
     with pytest.raises(TypeError, match="whole numbers"):
         verax.evaluate(problem, {"SmoothGrad": verax.attribution.SmoothGrad()}, ["pc"])
 
@@ -483,18 +483,18 @@ def test_calls_that_name_no_metric_work_for_texts(tokenizer: Any, bert: Any) -> 
     given = {"r": torch.rand(problem.inputs.shape, generator=torch.Generator().manual_seed(0))}
     decides = {"effect_correlation_baseline": EffectCorrelation(perturbation="baseline", samples=160)}
     paper = {"pc": PredictionChange(), "infidelity": Infidelity(perturbation="baseline")}
-    said = verax.evaluate(problem, given, decides | paper)
+    message = verax.evaluate(problem, given, decides | paper)
     streamed = list(verax.stream(problem, [(TEXTS, given)]))
     compared = verax.compare(problem, given).evaluation
-    for found, names in (
+    for result, names in (
         (verax.evaluate(problem, given), [*decides, *paper]),
         (verax.evaluate(problem, given, "paper"), list(paper)),
         (compared, list(decides)),
         *((one, [*decides, *paper]) for one in streamed),
     ):
-        assert list(found) == names
+        assert list(result) == names
         for name in names:
-            torch.testing.assert_close(found[name].value["r"], said[name].value["r"], rtol=0, atol=1e-6)
+            torch.testing.assert_close(result[name].value["r"], message[name].value["r"], rtol=0, atol=1e-6)
 
 
 def test_attributions_of_embeddings_are_told_of_per_token(tokenizer: Any, bert: Any) -> None:
@@ -510,9 +510,11 @@ def test_the_same_question_about_other_texts_and_about_some_of_them(tokenizer: A
     problem = verax.text.classification(bert, tokenizer, TEXTS[:2], **settings)
     everything = verax.text.classification(bert, tokenizer, TEXTS, **settings)
     given = {"occlusion": verax.attribution.Occlusion()}
-    wanted = PredictionChange()(everything, given).value["occlusion"]
+    expected = PredictionChange()(everything, given).value["occlusion"]
     for part, rows in ((problem.on(TEXTS[2:]), slice(2, 4)), (everything[[3, 0]], [3, 0])):
-        torch.testing.assert_close(PredictionChange()(part, given).value["occlusion"], wanted[rows], atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            PredictionChange()(part, given).value["occlusion"], expected[rows], atol=1e-6, rtol=0
+        )
     assert everything[[3, 0]].rows.tokens == (everything.rows.tokens[3], everything.rows.tokens[0])
 
 

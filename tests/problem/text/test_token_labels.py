@@ -42,9 +42,9 @@ def test_the_score_is_that_of_the_word_in_question(tokenizer: Any, tagger: Any, 
     problem = verax.text.classification(tagger, tokenizer, TEXTS, words=WORDS, **settings)
     tokenizer.padding_side = "right"
     ones = [[1.0] * len(row) for row in problem.rows.tokens]
-    found = verax.evaluate(problem, {"ones": ones}, ["pc"])["pc"]
+    result = verax.evaluate(problem, {"ones": ones}, ["pc"])["pc"]
     for row, (text, word) in enumerate(zip(TEXTS, (3, 0, 4), strict=True)):
-        assert float(found.morf["ones"][row, 0]) == pytest.approx(
+        assert float(result.morf["ones"][row, 0]) == pytest.approx(
             float(_logits(tokenizer, tagger, text, word)[2]), abs=1e-5
         )
 
@@ -53,9 +53,9 @@ def test_deletion_keeps_the_word_and_closes_the_gap(tokenizer: Any, tagger: Any)
     settings = {"replace": "delete", "target": 0, "output": "logit"}
     problem = verax.text.classification(tagger, tokenizer, [TEXTS[2]], words=[4], **settings)
     ones = [[1.0] * len(problem.rows.tokens[0])]
-    found = verax.evaluate(problem, {"ones": ones}, ["pc"])["pc"]
+    result = verax.evaluate(problem, {"ones": ones}, ["pc"])["pc"]
     alone = float(_logits(tokenizer, tagger, "anna", 0)[0])
-    assert float(found.morf["ones"][0, -1]) == pytest.approx(alone, abs=1e-5)
+    assert float(result.morf["ones"][0, -1]) == pytest.approx(alone, abs=1e-5)
 
 
 @pytest.mark.parametrize(

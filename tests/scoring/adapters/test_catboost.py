@@ -48,8 +48,8 @@ def predicted(model: Any, frame: Any) -> Any:
 
 @pytest.fixture(scope="module", params=LABELS)
 def kind(request: Any) -> str:
-    found: str = request.param
-    return found
+    result: str = request.param
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,8 @@ def test_the_model_sees_the_very_rows_and_columns_go_by_name(kind: str, model: A
     assert inputs.names == tuple(FRAME.columns)
     assert inputs.codes.tolist() == [False, False, True, True]  # whole numbers that are categories to it
     target = None if kind == "values" else str(model.classes_[-1])
-    found = calls.prediction_change(scorer, inputs, np.ones((8, 4)), target=target)
-    np.testing.assert_allclose(found.morf[:, 0], predicted(model, FRAME[:8])[:, -1], rtol=1e-6)
+    result = calls.prediction_change(scorer, inputs, np.ones((8, 4)), target=target)
+    np.testing.assert_allclose(result.morf[:, 0], predicted(model, FRAME[:8])[:, -1], rtol=1e-6)
     removed = scorer.adapter.frame(inputs.baselines[None]).iloc[0]
     assert removed["town"] in set(FRAME["town"])
     assert removed["zip"] in set(FRAME["zip"])
@@ -71,8 +71,8 @@ def test_the_model_sees_the_very_rows_and_columns_go_by_name(kind: str, model: A
 
 def test_methods_rank_and_tree_shap_adds_up(kind: str, model: Any) -> None:
     scorer, inputs = verax.tables.encoded(model, FRAME[:12], background=FRAME)
-    found = calls.compare(scorer, inputs, {"shap": KernelShap(16), "trees": TreeShap(), "random": Random()}, ["pc"])
-    assert found.pair("shap", "random", "pc").word == "better"
+    result = calls.compare(scorer, inputs, {"shap": KernelShap(16), "trees": TreeShap(), "random": Random()}, ["pc"])
+    assert result.pair("shap", "random", "pc").word == "better"
     raw = model.predict(FRAME[:12], prediction_type="RawFormulaVal").reshape(12, -1)[:, -1]
     last = None if kind == "values" else str(model.classes_[-1])
     left = raw - np.asarray(calls.explained(TreeShap(), scorer, inputs, target=last)).sum(
@@ -84,7 +84,7 @@ def test_methods_rank_and_tree_shap_adds_up(kind: str, model: Any) -> None:
 def test_a_study_of_live_models(kind: str, tmp_path: Path) -> None:
     frame = FRAME.astype({"zip": "category"})
     methods = [Occlusion(), TreeShap(), Random()]
-    found = verax.run_study(
+    result = verax.run_study(
         models={"cat": fitted(kind, frame)},
         data=(frame[["town", "income", "zip", "late"]], LABELS[kind]),
         attributions=methods,
@@ -93,7 +93,7 @@ def test_a_study_of_live_models(kind: str, tmp_path: Path) -> None:
         examples=0,
         out=tmp_path,
     )
-    assert set(found.to_frame()["method"]) == {"Occlusion", "TreeShap", "Random"}
+    assert set(result.to_frame()["method"]) == {"Occlusion", "TreeShap", "Random"}
 
 
 def test_its_own_file_predicts_what_it_did(kind: str, model: Any, tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_the_command_line_prints_the_same_numbers(kind: str, model: Any, tmp_pat
     done = CliRunner().invoke(app, ["evaluate", *options, "--metric", "pc", "--out", str(tmp_path / "scores.parquet")])
     assert done.exit_code == 0, done.output
     scorer, inputs = verax.tables.encoded(model, FRAME[:6], background=FRAME)
-    wanted = calls.prediction_change(scorer, inputs, given.to_numpy()).value
-    np.testing.assert_allclose(pd.read_parquet(tmp_path / "scores.parquet")["pc"], wanted, rtol=1e-9)
+    expected = calls.prediction_change(scorer, inputs, given.to_numpy()).value
+    np.testing.assert_allclose(pd.read_parquet(tmp_path / "scores.parquet")["pc"], expected, rtol=1e-9)
 
 
 def test_plain_numbers_with_gaps_and_its_own_training() -> None:
@@ -126,9 +126,9 @@ def test_plain_numbers_with_gaps_and_its_own_training() -> None:
     yes = (LABELS["two classes"] == "yes").astype(int)
     plain = catboost.CatBoost({"loss_function": "Logloss", **SETTINGS}).fit(numbers, yes)
     turned = numbers[["late", "income"]][:5]
-    found = calls.prediction_change(plain, turned, np.ones((5, 2)), target=1, baselines=1.0)
-    wanted = plain.predict(numbers[:5], prediction_type="Probability")[:, 1]
-    np.testing.assert_allclose(found.morf[:, 0], wanted, rtol=1e-6)
+    result = calls.prediction_change(plain, turned, np.ones((5, 2)), target=1, baselines=1.0)
+    expected = plain.predict(numbers[:5], prediction_type="Probability")[:, 1]
+    np.testing.assert_allclose(result.morf[:, 0], expected, rtol=1e-6)
     array = catboost.CatBoostRegressor(**SETTINGS).fit(numbers.to_numpy(), LABELS["values"])
     assert verax.Scorer(array).feature_names is None  # it numbers columns without names
 

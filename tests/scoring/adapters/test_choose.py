@@ -58,30 +58,30 @@ same_model = pytest.mark.parametrize("model", SAME_MODEL.values(), ids=SAME_MODE
 @same_model
 @pytest.mark.parametrize("measure", [calls.prediction_change, calls.directed_prediction_change])
 def test_one_logistic_model_scores_the_same_however_it_is_given(model, measure):
-    wanted = measure(as_module(2), torch.tensor(X), torch.tensor(A))
-    found = measure(model, X, A)
-    np.testing.assert_allclose(found.value, wanted.value, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(found.morf, wanted.morf, rtol=0, atol=1e-6)
-    np.testing.assert_array_equal(found.target, wanted.target)
-    assert found.rows == wanted.rows
+    expected = measure(as_module(2), torch.tensor(X), torch.tensor(A))
+    result = measure(model, X, A)
+    np.testing.assert_allclose(result.value, expected.value, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(result.morf, expected.morf, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(result.target, expected.target)
+    assert result.rows == expected.rows
 
 
 @same_model
 def test_one_logistic_model_has_the_same_infidelity_however_it_is_given(model):
-    wanted = calls.infidelity(as_module(2), torch.tensor(X), torch.tensor(A), samples=20)
-    np.testing.assert_allclose(calls.infidelity(model, X, A, samples=20).value, wanted.value, rtol=0, atol=1e-6)
+    expected = calls.infidelity(as_module(2), torch.tensor(X), torch.tensor(A), samples=20)
+    np.testing.assert_allclose(calls.infidelity(model, X, A, samples=20).value, expected.value, rtol=0, atol=1e-6)
 
 
 @same_model
 @pytest.mark.parametrize(("convert", "kind"), [(np.asarray, np.ndarray), (torch.tensor, torch.Tensor)])
 def test_results_are_the_kind_of_array_that_the_inputs_are(model, convert, kind):
-    found = calls.evaluate(model, convert(X), convert(A), samples=20)
-    for result in found.values():
+    outcome = calls.evaluate(model, convert(X), convert(A), samples=20)
+    for result in outcome.values():
         assert isinstance(result.value, kind)
         assert isinstance(result.target, kind)
         assert result.value.shape == (60,)
-    assert isinstance(found["pc"].morf, kind)
-    assert isinstance(found["infidelity"].standard_error, kind)
+    assert isinstance(outcome["pc"].morf, kind)
+    assert isinstance(outcome["infidelity"].standard_error, kind)
 
 
 def test_inputs_decide_the_kind_whatever_the_attributions_are():
@@ -91,16 +91,16 @@ def test_inputs_decide_the_kind_whatever_the_attributions_are():
 
 
 def test_lists_count_as_numpy():
-    found = calls.prediction_change(as_module(2), X[:3].tolist(), A[:3].tolist())
-    np.testing.assert_array_equal(found.value, calls.prediction_change(as_module(2), X[:3], A[:3]).value)
+    result = calls.prediction_change(as_module(2), X[:3].tolist(), A[:3].tolist())
+    np.testing.assert_array_equal(result.value, calls.prediction_change(as_module(2), X[:3], A[:3]).value)
 
 
 @pytest.mark.parametrize("view", [np.flipud, np.asfortranarray, np.copy])
 def test_reversed_fortran_and_read_only_arrays(view):
     x, a = view(X[:6]), view(A[:6])
     x.flags.writeable = a.flags.writeable = False
-    wanted = calls.prediction_change(LOGISTIC, x.copy(order="C"), a.copy(order="C")).value
-    np.testing.assert_array_equal(calls.prediction_change(LOGISTIC, x, a).value, wanted)
+    expected = calls.prediction_change(LOGISTIC, x.copy(order="C"), a.copy(order="C")).value
+    np.testing.assert_array_equal(calls.prediction_change(LOGISTIC, x, a).value, expected)
 
 
 def test_stacks_and_dicts_in_both_kinds():
@@ -134,24 +134,24 @@ def test_scikit_learn_curves_are_predict_proba_of_the_perturbed_rows(classifier)
     np.testing.assert_array_equal(result.target, probability.argmax(1))
     for row in range(4):
         removed = x[row].copy()
-        wanted = [probability[row].max()]
+        expected = [probability[row].max()]
         for feature in np.argsort(-a[row], kind="stable"):
             removed[feature] = 0.0
-            wanted.append(classifier.predict_proba(removed[None])[0, result.target[row]])
-        np.testing.assert_allclose(result.morf[row], wanted, rtol=0, atol=1e-12)
+            expected.append(classifier.predict_proba(removed[None])[0, result.target[row]])
+        np.testing.assert_allclose(result.morf[row], expected, rtol=0, atol=1e-12)
 
 
 def test_classes_of_a_scikit_learn_classifier_are_counted_in_its_own_order():
     named = LogisticRegression().fit(X, np.where(LABELS == 1, "yes", "no"))
-    found = calls.prediction_change(named, X, A, target=list(named.classes_).index("yes"))
-    np.testing.assert_allclose(found.morf[:, 0], LOGISTIC.predict_proba(X)[:, 1], rtol=0, atol=1e-6)
+    result = calls.prediction_change(named, X, A, target=list(named.classes_).index("yes"))
+    np.testing.assert_allclose(result.morf[:, 0], LOGISTIC.predict_proba(X)[:, 1], rtol=0, atol=1e-6)
 
 
 def test_decision_function_that_the_message_for_classifiers_without_probabilities_proposes():
     machine = LinearSVC().fit(X, LABELS)
     scorer = verax.Scorer(machine.decision_function, returns="logits", takes="numpy")
-    found = calls.prediction_change(scorer, torch.tensor(X), torch.tensor(A), target=1, output="logit")
-    np.testing.assert_allclose(found.morf[:, 0], machine.decision_function(X))
+    result = calls.prediction_change(scorer, torch.tensor(X), torch.tensor(A), target=1, output="logit")
+    np.testing.assert_allclose(result.morf[:, 0], machine.decision_function(X))
 
 
 @pytest.mark.parametrize(("convert", "kind"), [(np.asarray, np.ndarray), (torch.tensor, torch.Tensor)])
@@ -164,10 +164,10 @@ def test_a_callable_gets_the_kind_of_the_inputs_unless_it_says_what_it_takes(con
 
     calls.prediction_change(verax.Scorer(model, returns="logits"), convert(X), convert(A))
     assert set(kinds) == {kind}
-    for takes, wanted in (("numpy", np.ndarray), ("torch", torch.Tensor)):
+    for takes, expected in (("numpy", np.ndarray), ("torch", torch.Tensor)):
         kinds.clear()
         calls.prediction_change(verax.Scorer(model, returns="logits", takes=takes), convert(X), convert(A))
-        assert set(kinds) == {wanted}
+        assert set(kinds) == {expected}
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -184,16 +184,16 @@ def test_a_callable_gets_the_precision_of_the_inputs(dtype):
 
 def test_a_callable_may_return_a_list():
     scorer = verax.Scorer(lambda x: [[float(row[0]), 0.0] for row in x], returns="logits")
-    found = calls.prediction_change(scorer, X[:3], A[:3], target=0, output="logit")
-    np.testing.assert_allclose(found.morf[:, 0], X[:3, 0], rtol=0, atol=1e-6)
+    result = calls.prediction_change(scorer, X[:3], A[:3], target=0, output="logit")
+    np.testing.assert_allclose(result.morf[:, 0], X[:3, 0], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", [LOGISTIC, SAME_MODEL["predict_proba"]], ids=["scikit-learn", "NumPy callable"])
 def test_numpy_models_take_bfloat16_inputs(model):
     x = torch.tensor(X).bfloat16()
-    found = calls.prediction_change(model, x, A)
-    wanted = calls.prediction_change(model, x.double(), A)
-    torch.testing.assert_close(found.value.double(), wanted.value, rtol=0, atol=1e-5)
+    result = calls.prediction_change(model, x, A)
+    expected = calls.prediction_change(model, x.double(), A)
+    torch.testing.assert_close(result.value.double(), expected.value, rtol=0, atol=1e-5)
 
 
 def note_of(model, x, error):
@@ -235,9 +235,9 @@ class Shifted:
 def test_an_adapter_of_ones_own_is_taken_as_it_is():
     module, x = nn.Linear(4, 3), torch.randn(5, 4)
     adapter = Shifted(module)
-    found = calls.evaluate(verax.Scorer(adapter), x, x, ["pc", "dpc"])
-    wanted = calls.evaluate(module, x, x, ["pc", "dpc"])
-    assert torch.equal(found["dpc"].value, wanted["dpc"].value)
+    result = calls.evaluate(verax.Scorer(adapter), x, x, ["pc", "dpc"])
+    expected = calls.evaluate(module, x, x, ["pc", "dpc"])
+    assert torch.equal(result["dpc"].value, expected["dpc"].value)
     assert set(adapter.kinds) == {"torch"}
     gradient = verax.attribution.Gradient()
     assert torch.equal(

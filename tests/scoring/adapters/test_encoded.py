@@ -51,9 +51,9 @@ def cut(*transformers, frame=FRAME, **settings):
     return verax.adapters.encoded(fitted(*transformers, frame=frame, **settings), frame)
 
 
-def blocks(found):
+def blocks(result):
     """Number of encoded columns of each feature, by name."""
-    return dict(zip(found.names, np.bincount(found.features).tolist(), strict=True))
+    return dict(zip(result.names, np.bincount(result.features).tolist(), strict=True))
 
 
 WIDTHS = {"town": 3, "age": 1, "town_size": 4, "income": 1, "owner": 2}
@@ -120,27 +120,27 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("transformers", "wanted"), CASES.values(), ids=CASES)
-def test_features_and_their_encoded_columns(transformers, wanted):
+@pytest.mark.parametrize(("transformers", "expected"), CASES.values(), ids=CASES)
+def test_features_and_their_encoded_columns(transformers, expected):
     frame = FRAME.assign(age=FRAME["age"].abs(), income=FRAME["income"].abs())
-    found = cut(*transformers, frame=frame)
-    assert blocks(found) == (wanted or {"age": 1, "income": 1})
-    assert found.names == sorted(found.names, key=lambda name: list(FRAME).index(name.split("+")[0]))
-    assert found.inputs.shape == (COUNT, len(found.features))
-    assert found.inputs.dtype == np.float64
+    result = cut(*transformers, frame=frame)
+    assert blocks(result) == (expected or {"age": 1, "income": 1})
+    assert result.names == sorted(result.names, key=lambda name: list(FRAME).index(name.split("+")[0]))
+    assert result.inputs.shape == (COUNT, len(result.features))
+    assert result.inputs.dtype == np.float64
 
 
-@pytest.mark.parametrize(("transformers", "wanted"), CASES.values(), ids=CASES)
-def test_a_column_changes_its_own_encoded_columns_alone(transformers, wanted):
+@pytest.mark.parametrize(("transformers", "expected"), CASES.values(), ids=CASES)
+def test_a_column_changes_its_own_encoded_columns_alone(transformers, expected):
     frame = FRAME.assign(age=FRAME["age"].abs(), income=FRAME["income"].abs())
     pipeline = fitted(*transformers, frame=frame)
-    found = verax.adapters.encoded(pipeline, frame)
+    result = verax.adapters.encoded(pipeline, frame)
     for column in FRAME:
         changed = frame.assign(**{column: np.roll(frame[column].to_numpy(), 1)})
-        moved = (verax.adapters.encoded(pipeline, changed).inputs != found.inputs).any(0)
-        touched = {found.names[feature] for feature in found.features[moved]}
+        moved = (verax.adapters.encoded(pipeline, changed).inputs != result.inputs).any(0)
+        touched = {result.names[feature] for feature in result.features[moved]}
         assert all(column in name.split("+") for name in touched)
-        assert bool(touched) == any(column in name.split("+") for name in found.names)
+        assert bool(touched) == any(column in name.split("+") for name in result.names)
 
 
 def test_missing_values_are_told_by_a_column_of_the_same_feature():
@@ -149,8 +149,8 @@ def test_missing_values_are_told_by_a_column_of_the_same_feature():
     with pytest.warns(UserWarning, match="void|without any observed"):
         pipeline = fitted((imputer, [*NUMBERS, "void"]), frame=frame)
     with pytest.warns(UserWarning, match="void|without any observed"):
-        found = verax.adapters.encoded(pipeline, frame)
-    assert blocks(found) == {"age": 2, "income": 1, "void": 1}
+        result = verax.adapters.encoded(pipeline, frame)
+    assert blocks(result) == {"age": 2, "income": 1, "void": 1}
 
 
 def test_remainder_is_passed_through():
@@ -159,8 +159,8 @@ def test_remainder_is_passed_through():
 
 def test_the_cut_model_predicts_what_the_pipeline_predicts():
     pipeline = fitted((StandardScaler(), NUMBERS), (one_hot(), TEXT), after=[StandardScaler()])
-    found = verax.adapters.encoded(pipeline, FRAME)
-    np.testing.assert_allclose(found.model.predict_proba(found.inputs), pipeline.predict_proba(FRAME))
+    result = verax.adapters.encoded(pipeline, FRAME)
+    np.testing.assert_allclose(result.model.predict_proba(result.inputs), pipeline.predict_proba(FRAME))
 
 
 @pytest.mark.parametrize("output", ["default", "pandas"])
@@ -168,30 +168,32 @@ def test_removing_a_feature_removes_all_of_its_columns(output):
     pipeline = make_pipeline(
         ColumnTransformer([("n", StandardScaler(), NUMBERS), ("c", one_hot(), TEXT)]), LogisticRegression()
     ).set_output(transform=output)
-    found = verax.adapters.encoded(pipeline.fit(FRAME, LABELS), FRAME)
+    outcome = verax.adapters.encoded(pipeline.fit(FRAME, LABELS), FRAME)
     by_column = RNG.normal(size=(COUNT, 5))
-    result = calls.prediction_change(found.model, found.inputs, found.spread(by_column), features=found.features)
+    result = calls.prediction_change(
+        outcome.model, outcome.inputs, outcome.spread(by_column), features=outcome.features
+    )
     assert result.steps == 5
     for row in range(3):
-        encoded = found.inputs[row].copy()
-        wanted = []
+        encoded = outcome.inputs[row].copy()
+        expected = []
         for feature in np.argsort(-by_column[row], kind="stable"):
-            encoded[found.features == feature] = 0.0
-            rows = pd.DataFrame(encoded[None], columns=getattr(found.model, "feature_names_in_", None))
+            encoded[outcome.features == feature] = 0.0
+            rows = pd.DataFrame(encoded[None], columns=getattr(outcome.model, "feature_names_in_", None))
             rows = rows if output == "pandas" else rows.to_numpy()
-            wanted.append(found.model.predict_proba(rows)[0, result.target[row]])
-        np.testing.assert_allclose(result.morf[row, 1:], wanted, rtol=0, atol=1e-12)
+            expected.append(outcome.model.predict_proba(rows)[0, result.target[row]])
+        np.testing.assert_allclose(result.morf[row, 1:], expected, rtol=0, atol=1e-12)
 
 
 def test_every_metric_works_with_one_attribution_per_column():
-    found = cut((StandardScaler(), NUMBERS), (one_hot(), TEXT))
-    attributions = {"a": found.spread(RNG.normal(size=(COUNT, 5)))}
+    outcome = cut((StandardScaler(), NUMBERS), (one_hot(), TEXT))
+    attributions = {"a": outcome.spread(RNG.normal(size=(COUNT, 5)))}
     result = calls.evaluate(
-        found.model,
-        found.inputs,
+        outcome.model,
+        outcome.inputs,
         attributions,
         ["pc", "dpc", "infidelity", "sensitivity_n"],
-        features=found.features,
+        features=outcome.features,
         samples=20,
     )
     assert all(np.isfinite(one.value["a"]).all() for one in result.values())
@@ -199,12 +201,12 @@ def test_every_metric_works_with_one_attribution_per_column():
 
 @pytest.mark.parametrize("convert", [np.asarray, torch.tensor])
 def test_spread_attributions_sum_up_to_what_was_given(convert):
-    found = cut((StandardScaler(), NUMBERS), (one_hot(), TEXT))
+    result = cut((StandardScaler(), NUMBERS), (one_hot(), TEXT))
     given = RNG.normal(size=(2, COUNT, 5))
-    spread = found.spread(convert(given))
+    spread = result.spread(convert(given))
     assert type(spread) is type(convert(given))
-    assert spread.shape == (2, COUNT, found.inputs.shape[1])
-    sums = np.stack([np.asarray(spread)[..., found.features == one].sum(-1) for one in range(5)], axis=-1)
+    assert spread.shape == (2, COUNT, result.inputs.shape[1])
+    sums = np.stack([np.asarray(spread)[..., result.features == one].sum(-1) for one in range(5)], axis=-1)
     np.testing.assert_allclose(sums, given, rtol=0, atol=1e-12)
 
 
@@ -260,8 +262,8 @@ def test_text_that_is_not_encoded():
 
 
 def test_attributions_with_another_number_of_columns():
-    found = cut((one_hot(), TEXT))
+    result = cut((one_hot(), TEXT))
     with pytest.raises(
         ValueError, match=r"attributions: .*town, town_size, owner, shape \(\.\.\., 3\), got .*\(9, 5\)"
     ):
-        found.spread(np.zeros((9, 5)))
+        result.spread(np.zeros((9, 5)))

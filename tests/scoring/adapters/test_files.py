@@ -41,17 +41,17 @@ def test_an_archive_scores_as_its_module_does(tmp_path):
     module = saved(tmp_path / "model.pt2")
     x, a = torch.randn(2, 9, 4)
     for path in (tmp_path / "model.pt2", str(tmp_path / "model.pt2")):
-        found = calls.evaluate(trusted(path), x, a, samples=20)
+        outcome = calls.evaluate(trusted(path), x, a, samples=20)
         for name, result in calls.evaluate(module, x, a, samples=20).items():
-            torch.testing.assert_close(found[name].value, result.value)
+            torch.testing.assert_close(outcome[name].value, result.value)
 
 
 def test_an_archive_may_return_probabilities(tmp_path):
     module = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
     saved(tmp_path / "model.pt2", module)
     x, a = torch.randn(2, 9, 4)
-    found = calls.prediction_change(trusted(tmp_path / "model.pt2", returns="probabilities"), x, a).value
-    torch.testing.assert_close(found, calls.prediction_change(module[0], x, a).value)
+    result = calls.prediction_change(trusted(tmp_path / "model.pt2", returns="probabilities"), x, a).value
+    torch.testing.assert_close(result, calls.prediction_change(module[0], x, a).value)
 
 
 def test_gradient_methods_see_through_an_archive_or_refuse_it(tmp_path):
@@ -82,7 +82,7 @@ def trapped(folder):
         (member,) = (name for name in archive.namelist() if name.endswith("models/model.json"))
         content = archive.read(member).decode()
     code = f"__import__('os').mkdir('{folder / 'trap'}')"
-    content = re.sub(r'("expr_str": )"[^"]*"', lambda found: found[1] + json.dumps(code), content)
+    content = re.sub(r'("expr_str": )"[^"]*"', lambda result: result[1] + json.dumps(code), content)
     return rewritten(folder / "good.pt2", folder / "bad.pt2", {"models/model.json": content})
 
 
@@ -113,8 +113,8 @@ def test_an_honest_copy_still_loads(tmp_path):
     saved(tmp_path / "good.pt2")
     copy = rewritten(tmp_path / "good.pt2", tmp_path / "copy.pt2", {})
     x, a = np.random.default_rng(0).normal(size=(2, 5, 4))
-    found = calls.prediction_change(trusted(copy), x, a).value
-    np.testing.assert_array_equal(found, calls.prediction_change(trusted(tmp_path / "good.pt2"), x, a).value)
+    result = calls.prediction_change(trusted(copy), x, a).value
+    np.testing.assert_array_equal(result, calls.prediction_change(trusted(tmp_path / "good.pt2"), x, a).value)
 
 
 @pytest.mark.parametrize(

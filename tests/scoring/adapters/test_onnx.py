@@ -55,9 +55,9 @@ def torch_linear():
 
 
 def check_is_linear(model):
-    wanted = calls.prediction_change(torch_linear(), X, A)
-    found = calls.prediction_change(model, X, A)
-    np.testing.assert_allclose(found.morf, wanted.morf, rtol=0, atol=1e-5)
+    expected = calls.prediction_change(torch_linear(), X, A)
+    result = calls.prediction_change(model, X, A)
+    np.testing.assert_allclose(result.morf, expected.morf, rtol=0, atol=1e-5)
 
 
 def test_an_output_called_logits_holds_logits():
@@ -66,7 +66,7 @@ def test_an_output_called_logits_holds_logits():
 
 def test_what_the_user_says_goes_before_values_and_names():
     check_is_linear(verax.Scorer(linear("output"), returns="logits"))
-    with pytest.raises(ValueError, match=r"model: said to return probabilities, but returned values from"):
+    with pytest.raises(ValueError, match=r"model: expected probabilities, got values from"):
         calls.prediction_change(verax.Scorer(linear("output"), returns="probabilities"), X, A)
 
 
@@ -108,8 +108,8 @@ def test_one_binary_output():
     nodes = [node("ReduceSum", ["x"], ["total"], keepdims=0, noop_with_empty_axes=0)]
     nodes = [node("Constant", [], ["axis"], value=onnx.numpy_helper.from_array(np.array([1])))]
     nodes += [node("ReduceSum", ["x", "axis"], ["total"], keepdims=0), node("Sigmoid", ["total"], ["probability"])]
-    found = calls.prediction_change(graph(nodes, {"probability": (FLOAT, ["batch"])}), X, A, target=1)
-    np.testing.assert_allclose(found.morf[:, 0], 1 / (1 + np.exp(-X.sum(1))), rtol=0, atol=1e-6)
+    result = calls.prediction_change(graph(nodes, {"probability": (FLOAT, ["batch"])}), X, A, target=1)
+    np.testing.assert_allclose(result.morf[:, 0], 1 / (1 + np.exp(-X.sum(1))), rtol=0, atol=1e-6)
 
 
 def test_double_precision_is_used_where_the_model_has_it():
@@ -121,9 +121,9 @@ def test_double_precision_is_used_where_the_model_has_it():
     ]
     session = graph(nodes, {"logits": (DOUBLE, ["batch", 4])}, element=DOUBLE)
     x = shift + X.astype(np.float64)
-    found = calls.prediction_change(session, x, A, target=0, baselines=shift, output="logit")
-    np.testing.assert_allclose(found.morf[:, 0], X[:, 0], rtol=0, atol=1e-7)
-    assert found.value.dtype == np.float64
+    result = calls.prediction_change(session, x, A, target=0, baselines=shift, output="logit")
+    np.testing.assert_allclose(result.morf[:, 0], X[:, 0], rtol=0, atol=1e-7)
+    assert result.value.dtype == np.float64
 
 
 def test_string_classes_of_probability_maps_are_in_scikit_learns_order():
@@ -133,9 +133,9 @@ def test_string_classes_of_probability_maps_are_in_scikit_learns_order():
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     assert session.get_outputs()[1].type.startswith("seq(map(string")
     for measure in (calls.prediction_change, calls.directed_prediction_change):
-        wanted, found = measure(mlp, X, A), measure(session, X, A)
-        np.testing.assert_array_equal(found.target, wanted.target)
-        np.testing.assert_allclose(found.value, wanted.value, rtol=0, atol=1e-5)
+        expected, result = measure(mlp, X, A), measure(session, X, A)
+        np.testing.assert_array_equal(result.target, expected.target)
+        np.testing.assert_allclose(result.value, expected.value, rtol=0, atol=1e-5)
 
 
 def test_copies_of_a_network_have_the_same_pc_and_dpc():
@@ -147,9 +147,9 @@ def test_copies_of_a_network_have_the_same_pc_and_dpc():
     made = skl2onnx.to_onnx(mlp, X[:1], options={"zipmap": False})
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     for measure in (calls.prediction_change, calls.directed_prediction_change):
-        wanted = measure(mlp, X, A)
+        expected = measure(mlp, X, A)
         for model in (copy, session):
-            np.testing.assert_allclose(measure(model, X, A).value, wanted.value, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(measure(model, X, A).value, expected.value, rtol=0, atol=1e-5)
 
 
 UNUSABLE = {
@@ -323,10 +323,10 @@ def test_whole_number_inputs_are_refused_with_the_way_out(kind):
     advice = re.search(r"verax\.Scorer\(.*numpy\"\)", str(caught.value))
     scorer = eval(advice.group(), {"verax": verax, "session": session})  # noqa: S307
     ids = np.arange(12).reshape(3, 4)
-    found = calls.prediction_change(scorer, Inputs(ids, baselines=0), np.ones((3, 4)), target=0).morf[:, 0]
+    result = calls.prediction_change(scorer, Inputs(ids, baselines=0), np.ones((3, 4)), target=0).morf[:, 0]
     logits = ids @ WEIGHT
-    wanted = np.exp(logits - logits.max(1, keepdims=True))
-    np.testing.assert_allclose(found, wanted[:, 0] / wanted.sum(1), rtol=1e-5)
+    expected = np.exp(logits - logits.max(1, keepdims=True))
+    np.testing.assert_allclose(result, expected[:, 0] / expected.sum(1), rtol=1e-5)
 
 
 def test_text_inputs_are_sent_to_encoded():

@@ -66,23 +66,25 @@ def path(tmp_path: Path) -> Path:
 def test_a_round_trip_keeps_every_bit(architecture: Architecture, dataset: Dataset | None, tmp_path: Path) -> None:
     network = write(tmp_path / "model.safetensors", architecture, dataset)
     before = torch.get_rng_state()
-    found = load(str(tmp_path / "model.safetensors"))
+    result = load(str(tmp_path / "model.safetensors"))
     assert torch.equal(torch.get_rng_state(), before)
-    assert found.architecture == architecture
-    assert not any(part.training for part in found.module.modules())
-    assert all(value.requires_grad for value in found.module.parameters())
-    wanted, state = network.state_dict(), found.module.state_dict()
-    assert list(state) == list(wanted)
-    assert all(torch.equal(state[name], wanted[name]) and state[name].dtype == wanted[name].dtype for name in wanted)
+    assert result.architecture == architecture
+    assert not any(part.training for part in result.module.modules())
+    assert all(value.requires_grad for value in result.module.parameters())
+    expected, state = network.state_dict(), result.module.state_dict()
+    assert list(state) == list(expected)
+    assert all(
+        torch.equal(state[name], expected[name]) and state[name].dtype == expected[name].dtype for name in expected
+    )
     if dataset is None:
-        assert (found.standardisation, found.class_names, found.feature_names) == (None, (), ())
+        assert (result.standardisation, result.class_names, result.feature_names) == (None, (), ())
     else:
-        assert found.standardisation is not None
-        assert torch.equal(found.standardisation.mean, dataset.standardisation.mean)
-        assert torch.equal(found.standardisation.std, dataset.standardisation.std)
-        assert (found.class_names, found.feature_names) == (dataset.class_names, dataset.feature_names)
+        assert result.standardisation is not None
+        assert torch.equal(result.standardisation.mean, dataset.standardisation.mean)
+        assert torch.equal(result.standardisation.std, dataset.standardisation.std)
+        assert (result.class_names, result.feature_names) == (dataset.class_names, dataset.feature_names)
         x, _ = dataset.part("test")
-        assert torch.equal(found.module(x), network.eval()(x))
+        assert torch.equal(result.module(x), network.eval()(x))
 
 
 def test_a_loaded_model_trains_on(path: Path) -> None:
@@ -123,9 +125,9 @@ def test_double_precision_other_layouts_and_compiled_networks_are_kept(tmp_path:
     file, architecture = tmp_path / "model.safetensors", InceptionV1()
     network = architecture.build().double().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     write(file, architecture, module=network)
-    found = load(file).module.conv1.conv.weight
-    assert found.dtype == torch.float64
-    assert torch.equal(found, network.conv1.conv.weight)
+    result = load(file).module.conv1.conv.weight
+    assert result.dtype == torch.float64
+    assert torch.equal(result, network.conv1.conv.weight)
     plain = SMALL.build()
     write(file, module=torch.compile(plain, backend="eager"))
     assert torch.equal(load(file).module.fc.weight, plain.fc.weight)

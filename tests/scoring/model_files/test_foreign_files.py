@@ -17,10 +17,10 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
 from verax.data.base import Standardisation
-from verax.data.columns import Columns, columns_of
+from verax.data.columns import Column, Columns, columns_of, frame_of
 from verax.models import ModelFileError, open_model
 from verax.scoring.adapters import adapt
-from verax.scoring.raw_rows import RawRows, frame_of, on_standardised
+from verax.scoring.raw_rows import RawRows, on_standardised
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 Y = (X[:, 0] + X[:, 1] > 0).astype(int)
@@ -58,11 +58,11 @@ def saved(folder: Path, ending: str) -> tuple[Path, Any, str]:
 
 @pytest.mark.parametrize("ending", [".skops", ".json", ".ubj", ".txt", ".onnx", ".pt2"])
 def test_a_file_predicts_what_the_model_did(ending: str, tmp_path: Path) -> None:
-    path, wanted, returns = saved(tmp_path, ending)
+    path, expected, returns = saved(tmp_path, ending)
     adapter = open_model(path, returns="values" if ending == ".onnx" else None, trust=True)
-    found = adapter(torch.from_numpy(X).float(), "numpy")
+    result = adapter(torch.from_numpy(X).float(), "numpy")
     assert adapter.returns == returns
-    np.testing.assert_allclose(np.asarray(torch.as_tensor(found).detach()), wanted, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(torch.as_tensor(result).detach()), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("ending", [".skops", ".json", ".ubj", ".txt", ".onnx", ".pt2"])
@@ -70,10 +70,10 @@ def test_a_file_predicts_what_the_model_did(ending: str, tmp_path: Path) -> None
 def test_an_unreadable_file_is_refused_in_a_line(ending: str, content: bytes, tmp_path: Path) -> None:
     path = tmp_path / f"model{ending}"
     path.write_bytes(content)
-    with pytest.raises(ModelFileError, match=r"cannot be opened as .*; save it with ") as found:
+    with pytest.raises(ModelFileError, match=r"cannot be opened as .*; save it with ") as result:
         open_model(path, trust=True)
-    assert str(found.value).startswith(f"{path}: ")
-    assert "\n" not in str(found.value)
+    assert str(result.value).startswith(f"{path}: ")
+    assert "\n" not in str(result.value)
 
 
 def test_what_can_run_code_needs_trust(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ KNOWN = {
 def test_classes_of_known_libraries_need_none(model: Any, tmp_path: Path) -> None:
     io = pytest.importorskip("skops.io", reason="skops is not installed")
     io.dump(model.fit(X, Y), tmp_path / "m.skops")
-    found = open_model(tmp_path / "m.skops")(torch.from_numpy(X), "numpy")
+    result = open_model(tmp_path / "m.skops")(torch.from_numpy(X), "numpy")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # LightGBM makes names of its own
-        np.testing.assert_allclose(np.asarray(found), model.predict_proba(X), rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(result), model.predict_proba(X), rtol=1e-6)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -135,15 +135,15 @@ def test_gradients_go_through_a_torch_module() -> None:
     module = torch.nn.Linear(3, 1).double()
     behind = on_standardised(adapt(module, "values", None), SCALE)
     rows = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
-    (found,) = torch.autograd.grad(torch.as_tensor(behind(rows, "torch")).sum(), rows)
-    torch.testing.assert_close(found, module.weight * SCALE.std)
+    (result,) = torch.autograd.grad(torch.as_tensor(behind(rows, "torch")).sum(), rows)
+    torch.testing.assert_close(result, module.weight * SCALE.std)
 
 
-TABLE = Columns(("age", "town"), np.array([[1.0, 0.0], [2.0, np.nan]]), (None, ("Graz", "Wien")))
+TABLE = Columns((Column("age"), Column("town", ("Graz", "Wien"))), np.array([[1.0, 0.0], [2.0, np.nan]]))
 
 
 def test_categories_are_text_again() -> None:
-    frame = frame_of(TABLE.values, TABLE)
+    frame = frame_of(TABLE.columns, TABLE.values)
     assert frame["age"].tolist() == [1, 2]
     assert frame["town"][0] == "Graz"
     assert frame["town"].isna().tolist() == [False, True]
@@ -154,7 +154,7 @@ def test_categories_that_are_numbers_are_numbers_again() -> None:
     given = pandas.DataFrame({"zip": pandas.Categorical([1010, None, 9, 1010]), "age": [1.0, 2.0, 3.0, 4.0]})
     columns = columns_of(given, "people")
     assert columns.categories == (("1010", "9"), None)
-    pandas.testing.assert_frame_equal(frame_of(columns.values, columns), given)
+    pandas.testing.assert_frame_equal(frame_of(columns.columns, columns.values), given)
 
 
 def test_a_model_gets_its_columns_by_name() -> None:

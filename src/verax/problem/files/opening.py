@@ -2,15 +2,15 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from verax.data.array_files import read_attributions
-from verax.problem.files.description import ProblemFiles, check_no_texts, class_numbers, open_texts, read_target
-from verax.problem.files.tables import FileRows, open_rows
+from verax.problem.files.tables import FileRows, ProblemFiles, class_numbers, open_rows, read_target
+from verax.problem.files.texts import check_no_texts, open_texts, read_token_attributions
 from verax.problem.problem import Problem
 from verax.problem.replacement import ReplacementLike
-from verax.problem.text.files import read_token_attributions
 from verax.problem.text.tokens import TextInputs
 from verax.scoring.adapters import Returns
 from verax.scoring.class_scores import Output
@@ -98,9 +98,8 @@ def open_problem(
         unit=unit,
         replace=replace,
     )
-    labels = background_labels if background_labels is None else Path(background_labels)
     settings = {"target": target, "output": output, "replacement": replacement, "batch_size": batch_size}
-    return open_explained(files, (), {**settings, "background_labels": labels})[0]
+    return open_explained(files, (), {**settings, "background_labels": background_labels})[0]
 
 
 def open_explained(
@@ -109,7 +108,7 @@ def open_explained(
     """A problem and attributions of its rows; what is quick to read is read, and fits, before a large model is opened.
 
     Args:
-        files: Model, rows, and what is said about them.
+        files: Model, rows, and their settings.
         attributions: Files of attributions.
         settings: Target, output, and what else ``verax.open_problem`` passes on to the problem.
     """
@@ -134,6 +133,6 @@ def attributions_of(problem: Problem, paths: Sequence[Path]) -> dict[str, Any]:
     rows = problem.rows
     if isinstance(rows, TextInputs):
         return read_token_attributions(paths, rows)
-    if not isinstance(rows, FileRows):
+    if not isinstance(rows, FileRows) or rows.file is None:
         raise TypeError("problem: expected one of files, as verax.open_problem gives it.")
-    return read_attributions(paths, rows.table)
+    return read_attributions(paths, replace(rows.file, values=rows.values))

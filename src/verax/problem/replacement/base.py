@@ -1,15 +1,17 @@
-"""The contract of replacements, and those that look at nothing but an input and its baseline."""
+"""The contract of replacements, what they are in words, and those that look at an input and its baseline alone."""
 
+import re
+import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from verax.core.arguments import checked_positive, settle
-from verax.core.registry import Registry, file_name
+from verax.core.registry import Registry, file_name, parse_short_form, unknown
 from verax.core.shapes import Bool, Float, Int, Shaped
 
 REPLACEMENTS: "Registry[Replacement]" = Registry("replacement")
@@ -90,7 +92,7 @@ class Replacement(ABC):
         return f"{type(self).__name__}({', '.join(changed)})" if changed else type(self).__name__
 
     def fitted(self, background: Shaped[Tensor, "m *shape"] | None) -> "Replacement":
-        """The same, ready for a call: asked once, with the call's background, by those that learn from it."""
+        """The same, ready for a call: called once, with the call's background, by those that learn from it."""
         return self
 
     @abstractmethod
@@ -148,7 +150,6 @@ class Own(Replacement):
 
     @property
     def short_form(self) -> str:
-        """The function's own name."""
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
@@ -240,3 +241,67 @@ def _amounts(rows: Rows) -> Tensor:
 
 def _where_it_moves(rows: Rows, moved: Tensor) -> Tensor:
     return moved if rows.still is None else torch.where(rows.still, rows.values, moved)
+
+
+_COLON = re.compile(r"\s*(\w+)\s*:(.*)", re.DOTALL)
+_WORDS = {float: "NUMBER", int: "COUNT", bool: "true|false", str: "WORD"}
+
+
+def replacement_from(words: str, argument: str = "replacement") -> Replacement:
+    """Read a replacement as commands take it, ``marginal:draws=16,seed=1``, or with its settings in brackets."""
+    try:
+        name, settings = parse_short_form(_COLON.sub(r"\1(\2)", words))
+    except ValueError as error:
+        raise ValueError(f"{argument}: {error}.") from None
+    known = {kind_name: REPLACEMENTS.get(kind_name) for kind_name in sayable()}
+    name = next((spelt for spelt, kind in known.items() if kind.__name__ == name), name)  # as in tables
+    if name not in known:
+        raise ValueError(f"{argument}: {unknown(name, known)}")
+    kind, types = known[name], _settings(known[name])
+    if extra := [setting for setting in settings if setting not in types]:
+        raise ValueError(f"{argument}: {name} has no setting {extra[0]}; it has {', '.join(types) or 'none'}.")
+    if any(setting not in settings for setting in _required(kind)):
+        raise ValueError(f"{argument}: {name} needs {', '.join(_required(kind))}; say {sayable()[name]}.")
+    for setting, value in settings.items():
+        plain, *choices = types[setting]
+        settings[setting] = float(value) if plain is float and type(value) is int else value
+        if type(settings[setting]) is not plain and value not in choices:
+            expected = "|".join((_WORDS[plain], *choices))
+            raise ValueError(f"{argument}: {name}: {setting}: expected {expected}, got {value!r}.")
+    try:
+        return kind(**settings)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{argument}: {name}: {error}") from None
+
+
+def sayable() -> dict[str, str]:
+    """Names of all replacements that words can say, each with the settings that it cannot do without."""
+    forms = {}
+    for name in REPLACEMENTS:
+        kind = REPLACEMENTS.get(name)
+        types, required = _settings(kind), _required(kind)
+        if set(required) <= set(types):
+            needed = ",".join(f"{setting}={_WORDS[types[setting][0]]}" for setting in required)
+            forms[name] = f"{name}:{needed}" if needed else name
+    return forms
+
+
+def needs_background(replacement: Replacement) -> bool:
+    """Whether it takes rows of training data and has none of its own."""
+    return getattr(replacement, "background", ...) is None
+
+
+def _settings(kind: type[Replacement]) -> dict[str, tuple[Any, ...]]:
+    """Settings that a word can say, each with its type, and the words that it may be instead."""
+    types = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        members = typing.get_args(hint)  # ``int | Literal["every"]`` is a number or the word itself
+        choices = [choice for member in members for choice in typing.get_args(member)]
+        plain = [member for member in members or (hint,) if member in _WORDS]
+        if plain and (choices or not members):
+            types[name] = (plain[0], *choices)
+    return {field.name: types[field.name] for field in fields(kind) if field.name in types}
+
+
+def _required(kind: type[Replacement]) -> list[str]:
+    return [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]

@@ -49,28 +49,23 @@ class Conditional(Replacement):
     def __post_init__(self) -> None:
         settle(self, ridge=checked_not_negative("ridge", self.ridge))
         settle(self, draws=checked_count("draws", self.draws, least=0), seed=checked_seed(self.seed))
-        if self.background is not None:
-            settle(self, background=as_tensor("background", self.background))
+        _settle_background(self)
 
     def fitted(self, background: Shaped[Tensor, "m *shape"] | None) -> "Conditional":
-        """With rows to fit to, and not fitted yet: own rows may have changed since the last call."""
+        """With rows to fit to, and not fitted yet: its rows may have changed since the last call."""
         return replace(self, background=background if self.background is None else self.background)
 
     @property
     def repeats(self) -> int:
-        """How many rows are drawn; one where the mean row is taken."""
         return max(1, self.draws)
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
-        """The conditional means, one small system of equations for each row, or a draw around each."""
         if rows.values.ndim != 2 or rows.still is not None:
             shape = tuple(rows.values.shape)
             raise ValueError(f"replacement: Conditional is for tables of numbers without gaps, got shape {shape}.")
         if self.background is None:
             return self.fitted(rows.needed("Conditional")).fill(rows, removed)
-        if self.background.shape[1:] != rows.values.shape[1:]:
-            row_shape, shape = tuple(rows.values.shape[1:]), tuple(self.background.shape)
-            raise ValueError(f"background: expected rows of shape {row_shape}, got shape {shape}.")
+        _check_like(self.background, rows)
         mean, precision = (part.to(rows.values.device) for part in self._gaussian)
         gone = torch.ones_like(rows.values, dtype=torch.bool) if removed is None else removed.expand(rows.values.shape)
         mask, away = gone.double(), rows.values.double() - mean
@@ -115,8 +110,8 @@ class Marginal(Replacement):
     Example:
         >>> import torch, verax
         >>> model, x, train = torch.nn.Linear(4, 2), torch.randn(3, 4), torch.randn(50, 4)
-        >>> found = verax.metrics.PredictionChange()(verax.Problem(model, x, replacement=Marginal(train, draws=8)), x)
-        >>> found.standard_error.shape
+        >>> result = verax.metrics.PredictionChange()(verax.Problem(model, x, replacement=Marginal(train, draws=8)), x)
+        >>> result.standard_error.shape
         torch.Size([3])
     """
 
@@ -128,29 +123,34 @@ class Marginal(Replacement):
         if self.draws != "every":
             settle(self, draws=checked_count("draws", self.draws))
         settle(self, seed=checked_seed(self.seed))
-        if self.background is not None:
-            settle(self, background=as_tensor("background", self.background))
+        _settle_background(self)
 
     def fitted(self, background: Shaped[Tensor, "m *shape"] | None) -> "Marginal":
-        """With the rows that all draws go through."""
         return self if self.background is not None else replace(self, background=background)
 
     @property
     def repeats(self) -> int:
-        """How many rows are drawn for each input."""
         if self.draws == "every":
             return 1 if self.background is None else len(self.background)
         return self.draws
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
-        """A row of the background for each input."""
         others = rows.needed("Marginal") if self.background is None else self.background.to(rows.values)
-        if others.shape[1:] != rows.values.shape[1:]:
-            row_shape = tuple(rows.values.shape[1:])
-            raise ValueError(f"background: expected rows of shape {row_shape}, got shape {tuple(others.shape)}.")
+        _check_like(others, rows)
         if self.draws == "every":
             return others[rows.draw].expand(rows.values.shape)
         if rows.keys is None:
             raise ValueError("rows: Marginal draws by the keys of rows, which have none.")
         share = noise.uniforms(rows.keys + self.seed, rows.draw, 1, 1)[:, 0, 0]
         return others[(share * len(others)).long().clamp(max=len(others) - 1)]
+
+
+def _settle_background(replacement: Conditional | Marginal) -> None:
+    if replacement.background is not None:
+        settle(replacement, background=as_tensor("background", replacement.background))
+
+
+def _check_like(background: Tensor, rows: Rows) -> None:
+    if background.shape[1:] != rows.values.shape[1:]:
+        expected, shape = tuple(rows.values.shape[1:]), tuple(background.shape)
+        raise ValueError(f"background: expected rows of shape {expected}, got shape {shape}.")

@@ -39,16 +39,19 @@ class Blur(Replacement):
         settle(self, sigma=checked_positive("sigma", self.sigma))
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
-        """The blurred images."""
-        if rows.values.ndim != 4 or not rows.values.is_floating_point():
-            shape = tuple(rows.values.shape)
-            raise ValueError(f"replacement: Blur is for images (N, channels, height, width), got shape {shape}.")
+        _check_images(self, rows.values)
         reach = int(_REACH * self.sigma + 0.5)
         place = torch.arange(-reach, reach + 1, dtype=torch.float64)
         weights = (-(place**2) / (2 * self.sigma**2)).exp()
         kernel = (weights / weights.sum()).to(rows.values)
         along = _filtered(rows.values.flatten(0, 1)[:, None], kernel[None, None, :, None])
         return _filtered(along, kernel[None, None, None, :])[:, 0].reshape(rows.values.shape)
+
+
+def _check_images(replacement: Replacement, values: Tensor) -> None:
+    if values.ndim != 4 or not values.is_floating_point():
+        name, shape = type(replacement).__name__, tuple(values.shape)
+        raise ValueError(f"replacement: {name} is for images (N, channels, height, width), got shape {shape}.")
 
 
 def _filtered(images: Float[Tensor, "n 1 h w"], kernel: Float[Tensor, "1 1 a b"]) -> Float[Tensor, "n 1 h w"]:
@@ -114,7 +117,6 @@ def _factorise(images: Float[Tensor, "n c h w"], gone: Bool[Tensor, "n h w"]) ->
 
 @functools.cache
 def _blas() -> Any:
-    """Looks for the libraries that are loaded, once."""
     from threadpoolctl import ThreadpoolController  # noqa: PLC0415  # to keep ``import verax`` light
 
     return ThreadpoolController()
@@ -137,8 +139,8 @@ def _by_conjugate_gradients(images: Float[Tensor, "n c h w"], gone: Bool[Tensor,
     solution = mask * _surroundings(known, (1 - mask).expand_as(images))
     residual = right - applied(solution)
     size = dot(right, right).clamp(min=least)
-    scaled = residual / weight
-    direction, product = scaled, dot(residual, scaled)
+    direction = residual / weight
+    product = dot(residual, direction)
     for _ in range(_MOST):
         if bool((dot(residual, residual) <= _SMALL**2 * size).all()):
             break
@@ -212,11 +214,8 @@ class NoisyLinear(Replacement):
         settle(self, noise=checked_not_negative("noise", self.noise), seed=checked_seed(self.seed))
 
     def fill(self, rows: Rows, removed: Bool[Tensor, "b *#shape"] | None = None) -> Shaped[Tensor, "b *shape"]:
-        """The solutions, one for each row."""
         values = rows.values
-        if values.ndim != 4 or not values.is_floating_point():
-            shape = tuple(values.shape)
-            raise ValueError(f"replacement: NoisyLinear is for images (N, channels, height, width), got shape {shape}.")
+        _check_images(self, values)
         gone = torch.ones_like(values, dtype=torch.bool) if removed is None else removed
         filled = imputed(values.double(), gone)
         empty = gone.flatten(2).all(2)[..., None, None]

@@ -35,7 +35,6 @@ class Trim:
         return _gathered(rows, place, kept, self.pad), {**others, **moved}
 
     def lengths(self, rows: Tensor, others: Mapping[str, Tensor]) -> Int[Tensor, " n"]:
-        """How many tokens of each row are there."""
         return self._present(rows, others).sum(1)
 
     def _present(self, rows: Tensor, others: Mapping[str, Tensor]) -> Bool[Tensor, "n length"]:

@@ -17,6 +17,7 @@ from verax.problem.text.tokens import (
     TextInputs,
     Unit,
     check_deletion,
+    checked_texts,
     decoded_pieces,
     fixed_around,
     token_rows,
@@ -32,10 +33,9 @@ class SharedPrefix:
     """Runs a causal model of ``transformers`` on rows that begin alike: the beginning once, what follows for each row.
 
     In a causal model the keys and values of a token depend on it and on what stands before it alone, so those of a
-    common beginning serve every row: ``f(prefix + rest) = f(rest | cache(prefix))`` but for rounding. They serve the
-    batches that follow, too, until weights change in place or ``forget`` is called. The first batch that could gain is
-    run both ways for two rows; a model that answers otherwise is run the plain way from then on, as are models without
-    such a cache.
+    common beginning serve every row, ``f(prefix + rest) = f(rest | cache(prefix))`` but for rounding, and the batches
+    that follow until weights change in place or ``forget`` is called. The first batch that could gain is run both ways
+    for two rows; a model that answers otherwise, or has no such cache, is run the plain way.
     """
 
     def __init__(self, model: Any) -> None:
@@ -50,12 +50,13 @@ class SharedPrefix:
         self._held = (0, [], None)
 
     def logits(self, arguments: dict[str, Tensor], last: int) -> Shaped[Tensor, "n last words"]:
-        """Of the last places of each row."""
         shared = self._shared(arguments, last)
         if shared and not self._tried:
             self._tried = True
             few = {name: value[:2] for name, value in arguments.items()}
-            self.usable = _alike(self._continued(few, last, shared), self._plain(few, last))
+            logits, expected = self._continued(few, last, shared), self._plain(few, last)
+            slack = torch.finfo(expected.dtype).eps ** 0.5 * float(expected.abs().max())
+            self.usable = logits is not None and bool((logits - expected).abs().max() <= slack)
         logits = self._continued(arguments, last, shared) if shared and self.usable else None
         return self._plain(arguments, last) if logits is None else logits
 
@@ -102,21 +103,27 @@ class SharedPrefix:
 
 
 def beginning(ids: Int[Tensor, "n length"], present: Bool[Tensor, "n length"], most: int) -> int:
-    """How many tokens all rows begin with, at most so many."""
     same = ((ids == ids[:1]) & present).all(0)[:most]
     return int(same.long().cumprod(0).sum())
-
-
-def _alike(logits: Tensor | None, expected: Tensor) -> bool:
-    """Whether two ways gave the same but for rounding."""
-    slack = torch.finfo(expected.dtype).eps ** 0.5 * float(expected.abs().max())
-    return logits is not None and bool((logits - expected).abs().max() <= slack)
 
 
 _IGNORED = -100  # a label that is none
 
 
-class ContinuationScore(nn.Module):
+class TokenModel(nn.Module):
+    """A model of tokens behind another output."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.config = model, model.config
+
+    def get_input_embeddings(self) -> Any:
+        """The embeddings of the model's tokens."""
+        find = getattr(self.model, "get_input_embeddings", None)
+        return None if find is None else find()
+
+
+class ContinuationScore(TokenModel):
     """A language model that answers with the log-probability of what is given to follow, in nats.
 
     Args:
@@ -126,21 +133,15 @@ class ContinuationScore(nn.Module):
     """
 
     def __init__(self, model: Any, tokens: int | None = None) -> None:
-        super().__init__()
-        self.model, self.tokens = model, tokens
+        super().__init__(model)
+        self.tokens = tokens
         self.pairs = bool(getattr(model.config, "is_encoder_decoder", False))
-        self.config = model.config
         self.shared = SharedPrefix(model)
 
     def train(self, mode: bool = True) -> "ContinuationScore":
         """Switch the mode, as every call of Verax does first; what was read of prompts before is forgotten."""
         self.shared.forget()
         return super().train(mode)
-
-    def get_input_embeddings(self) -> Any:
-        """The embeddings of the model's tokens."""
-        find = getattr(self.model, "get_input_embeddings", None)
-        return None if find is None else find()
 
     def forward(self, labels: Int[Tensor, "n length"], **arguments: Tensor) -> Float[Tensor, "n outputs"]:
         """Log-probabilities of the labels that are not -100.
@@ -174,7 +175,6 @@ class ContinuationScore(nn.Module):
 def _log_probabilities(
     logits: Shaped[Tensor, "n length words"], labels: Int[Tensor, "n length"]
 ) -> Float[Tensor, "n length"]:
-    """Of each label; 0 where there is none."""
     places = labels.clamp(min=0)[..., None]
     picked = logits.gather(2, places)[..., 0].float() - logits.float().logsumexp(2)
     return picked.masked_fill(labels == _IGNORED, 0)
@@ -196,7 +196,10 @@ def continued(
     """A language model that scores continuations, and prompts with them; ``verax.text.generation`` explains them."""
     checked_flag("per_token", per_token)
     checked_count("max_new_tokens", max_new_tokens)
-    listed = _prompts(prompts, prefix, suffix)
+    for name, text in (("prefix", prefix), ("suffix", suffix)):
+        if not isinstance(text, str):
+            raise TypeError(f"{name}: expected a text, got {type(text).__name__}.")
+    listed = [f"{prefix}{text}{suffix}" for text in checked_texts("prompts", prompts)]
     if continuations is not None and len(list(continuations)) != len(listed):
         raise ValueError(f"continuations: expected one for each of {len(listed)} prompts, got {len(continuations)}.")
     inputs = token_rows(tokenizer, listed, unit, replace)
@@ -217,21 +220,7 @@ def continued(
     return Scorer(scorer, returns="values"), dataclasses.replace(inputs, model_kwargs=beside)
 
 
-def _prompts(prompts: Sequence[str], prefix: str, suffix: str) -> list[str]:
-    """Prompts with what stands around each."""
-    for name, text in (("prefix", prefix), ("suffix", suffix)):
-        if not isinstance(text, str):
-            raise TypeError(f"{name}: expected a text, got {type(text).__name__}.")
-    if isinstance(prompts, str):
-        raise TypeError("prompts: expected a list of texts, got str.")
-    for row, text in enumerate(prompts):
-        if not isinstance(text, str):
-            raise TypeError(f"prompts: expected a text in row {row}, got {type(text).__name__}.")
-    return [f"{prefix}{text}{suffix}" for text in prompts]
-
-
 def _generated(model: Any, prompt: TextInputs, most: int) -> list[int]:
-    """What a model continues a prompt with, the likeliest token each time."""
     ids = prompt.values[prompt.present][None].to(model.device)
     with torch.inference_mode():
         generated = model.generate(
@@ -243,24 +232,26 @@ def _generated(model: Any, prompt: TextInputs, most: int) -> list[int]:
 
 def _behind(tokenizer: Any, inputs: TextInputs, following: list[list[int]]) -> TextInputs:
     """Continuations stand behind their prompts in the same rows; they are never removed."""
-    present, rows = inputs.present, range(len(inputs))
     pad = inputs.collate.pad if isinstance(inputs.collate, Trim) else 0
-    prompts = [inputs.values[row][present[row]].tolist() for row in rows]
-    numbers = [inputs.features[row][present[row]].tolist() for row in rows]
-    ids = _padded([[*prompts[row], *following[row]] for row in rows], pad)
-    lengths = torch.tensor([len(prompts[row]) + len(following[row]) for row in rows])
-    labels = _padded([[_IGNORED] * len(prompts[row]) + following[row] for row in rows], _IGNORED)
+    rows = list(zip(inputs.values, inputs.features, inputs.present, following, strict=True))
+    prompts = [ids[mask].tolist() for ids, _, mask, _ in rows]
+    whole = [[*prompt, *ids] for prompt, ids in zip(prompts, following, strict=True)]
+    present = _padded([[1] * len(ids) for ids in whole], 0)
+    labels = _padded([[_IGNORED] * int(mask.sum()) + ids for _, _, mask, ids in rows], _IGNORED)
     return TextInputs(
-        values=ids,
-        features=_padded([[*numbers[row], *[-1] * len(following[row])] for row in rows], -1),
+        values=_padded(whole, pad),
+        features=_padded([[*numbers[mask].tolist(), *[-1] * len(ids)] for _, numbers, mask, ids in rows], -1),
         baselines=inputs.baselines,
-        model_kwargs={Trim.mask: (torch.arange(ids.shape[1]) < lengths[:, None]).long(), "labels": labels},
+        model_kwargs={Trim.mask: present, "labels": labels},
         key="input_ids",
         collate=Trim(pad, ("labels",)),
-        tokens=tuple((*inputs.tokens[row], *tokenizer.convert_ids_to_tokens(following[row])) for row in rows),
+        tokens=tuple(
+            (*tokens, *tokenizer.convert_ids_to_tokens(ids))
+            for tokens, ids in zip(inputs.tokens, following, strict=True)
+        ),
         pieces=tuple(
-            inputs.pieces[row] + decoded_pieces(tokenizer, [*prompts[row], *following[row]])[len(prompts[row]) :]
-            for row in rows
+            pieces + decoded_pieces(tokenizer, ids)[len(prompt) :]
+            for pieces, ids, prompt in zip(inputs.pieces, whole, prompts, strict=True)
         ),
     )
 

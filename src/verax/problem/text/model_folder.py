@@ -27,30 +27,32 @@ def check_code(folder: Path) -> None:
     """Raise for what would fetch or run code; it is never run, and then the model would not be what it says."""
     for path in sorted(folder.glob("*config*.json")):
         for key, value in entries(read_json(path)):  # models of several parts have a config for each
-            _check_entry(folder, path.name, key, value)
+            if problem := _problem_of(key, value):
+                raise ValueError(f"{folder}: {path.name}{problem}.")
 
 
-def _check_entry(folder: Path, name: str, key: str, value: Any) -> None:
+def _problem_of(key: str, value: Any) -> str:
+    """What is wrong with an entry of a configuration; empty where nothing is."""
     if key in _CODE and value:
-        raise ValueError(
-            f"{folder}: {name} asks for code of its own ({key}), which is never run. If transformers knows the "
-            "model itself, take that entry out; otherwise open it in Python and call verax.compare."
+        return (
+            f" asks for code of its own ({key}), which is never run. If transformers knows the model itself, take that "
+            "entry out; otherwise open it in Python and call verax.compare"
         )
     if key.strip("_").removesuffix("_internal") in _KERNELS:
         named = list(value.values()) if isinstance(value, dict) else [value]
-        if any(not isinstance(class_name, str | None) or class_name not in _BUILT_IN for class_name in named):
-            known = ", ".join(sorted(class_name for class_name in _BUILT_IN if class_name))
-            raise ValueError(
-                f"{folder}: {name} asks for a kernel ({key}: {value!r:.60}), which is code and is never fetched; "
-                f"expected one of {known}, or take that entry out."
+        if any(not isinstance(kernel, str | None) or kernel not in _BUILT_IN for kernel in named):
+            return (
+                f" asks for a kernel ({key}: {value!r:.60}), which is code and is never fetched; expected one of "
+                f"{', '.join(sorted(filter(None, _BUILT_IN)))}, or take that entry out"
             )
     if key in _ELSEWHERE and value:
-        raise ValueError(
-            f"{folder}: {name} has an entry {key}, which asks for weights or code that are not in the folder or not "
-            "plain; save the whole model in ordinary precision, or open it in Python and call verax.compare."
+        return (
+            f" has an entry {key}, which asks for weights or code that are not in the folder or not plain; save the "
+            "whole model in ordinary precision, or open it in Python and call verax.compare"
         )
     if key == "num_hidden_layers" and isinstance(value, int) and value > _MOST_LAYERS:
-        raise ValueError(f"{folder}: {name}: expected at most {_MOST_LAYERS:,} in {key}, got {value:,}.")
+        return f": expected at most {_MOST_LAYERS:,} in {key}, got {value:,}"
+    return ""
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -90,7 +92,7 @@ def check_folder(folder: Path) -> bool:
 def open_tokenizer(folder: Path) -> Any:
     transformers = optional_package("transformers", "verax[text]", "a folder of transformers")
     try:
-        with _offline():
+        with _alone(transformers):
             return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except _errors() as error:
         raise ValueError(f"{folder}: its tokenizer cannot be opened ({first_line(error)}); {_SAVE}.") from None
@@ -103,7 +105,7 @@ def open_classifier(folder: Path, words: bool = False) -> Any:
     transformers = optional_package("transformers", "verax[text]", "a folder of transformers")
     kind = transformers.AutoModelForTokenClassification if words else transformers.AutoModelForSequenceClassification
     try:
-        with _offline(), _quiet(transformers):
+        with _alone(transformers):
             model, loading = kind.from_pretrained(
                 folder,
                 local_files_only=True,
@@ -111,7 +113,7 @@ def open_classifier(folder: Path, words: bool = False) -> Any:
                 trust_remote_code=False,
                 dtype=torch.float32,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are told below
+                ignore_mismatched_sizes=True,  # raised below
             )
     except _errors() as error:
         raise ValueError(f"{folder}: its model cannot be opened ({first_line(error)}).") from None
@@ -125,7 +127,6 @@ def open_classifier(folder: Path, words: bool = False) -> Any:
 
 
 def _check_weights(folder: Path) -> None:
-    """Raise for weights that are not safetensors, and those of another folder."""
     if (folder / "adapter_config.json").is_file():  # transformers would follow it to another folder
         raise ValueError(f"{folder}: it holds an adapter of a model; merge it (merge_and_unload) and save the whole.")
     index = read_json(folder / "model.safetensors.index.json")
@@ -152,28 +153,19 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 @contextlib.contextmanager
-def _offline() -> Iterator[None]:
-    """Without the Hub, whatever a file asks for."""
+def _alone(transformers: Any) -> Iterator[None]:
+    """Without the Hub, whatever a file asks for, and without bars and notes of what was loaded, which is checked."""
     from huggingface_hub import constants  # noqa: PLC0415  # beside transformers
 
-    before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
-
-
-@contextlib.contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Without bars of progress and notes of what was loaded, which is checked here."""
-    log = transformers.utils.logging
+    log, offline = transformers.utils.logging, constants.HF_HUB_OFFLINE
     bars, level = log.is_progress_bar_enabled(), log.get_verbosity()
+    constants.HF_HUB_OFFLINE = True
     log.disable_progress_bar()
     log.set_verbosity_error()
     try:
         yield
     finally:
+        constants.HF_HUB_OFFLINE = offline
         log.set_verbosity(level)
         if bars:
             log.enable_progress_bar()

@@ -6,35 +6,37 @@ from dataclasses import replace as changed
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from verax.core.arguments import checked_choice
 from verax.core.arrays import as_tensor
 from verax.core.shapes import Float, Int
 from verax.problem.problem import Problem, problem_of
 from verax.problem.text.collate import DELETED, Trim
-from verax.problem.text.continuation import continued
-from verax.problem.text.tokens import Replace, TextInputs, Unit, token_rows, tokenized, without
+from verax.problem.text.continuation import TokenModel, continued
+from verax.problem.text.tokens import (
+    Replace,
+    TextInputs,
+    Unit,
+    check_fast,
+    check_some_left,
+    checked_texts,
+    token_rows,
+    tokenized,
+    without,
+)
 from verax.scoring.class_scores import Output
 from verax.scoring.scorer import Scorer
 
 _MARKS = "marks"  # the argument that marks the token in question, so that it moves with its row
 
 
-class TokenLabelScore(nn.Module):
+class TokenLabelScore(TokenModel):
     """A token-classification model that answers with the logits of one token of each row.
 
     Args:
         model: A model of ``transformers`` with one set of logits per token, such as ``BertForTokenClassification``.
     """
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model, self.config = model, model.config
-
-    def get_input_embeddings(self) -> Any:
-        """The embeddings of the model's tokens."""
-        return self.model.get_input_embeddings()
 
     def forward(self, marks: Int[Tensor, "n length"], **arguments: Tensor) -> Float[Tensor, "n classes"]:
         """Logits of the marked token.
@@ -51,9 +53,8 @@ def words_in_question(
     tokenizer: Any, texts: Sequence[Any], words: Sequence[str | int], unit: Unit, replace: Replace | None
 ) -> TextInputs:
     """Texts with one word of each marked, as ``TokenLabelScore`` takes them; arguments as in ``classification``."""
-    if not getattr(tokenizer, "is_fast", False):
-        raise ValueError("tokenizer: words are found by a fast tokenizer, which knows where tokens come from.")
-    listed, entries = list(texts), list(words)
+    check_fast(tokenizer, "tokenizer: words need")
+    listed, entries = checked_texts("texts", texts), list(words)
     if len(entries) != len(listed):
         raise ValueError(f"words: expected one for each of {len(listed)} texts, got {len(entries)}.")
     inputs = token_rows(tokenizer, listed, unit, replace)
@@ -63,16 +64,13 @@ def words_in_question(
     chosen[rows, places] = 1
     deleted = inputs.baselines == DELETED
     features = without(inputs.features, chosen.bool()) if deleted else inputs.features
-    if (features < 0).all(1).any():
-        row = int((features < 0).all(1).nonzero()[0])
-        raise ValueError(f"texts: row {row} has no token beside the word in question: {listed[row]!r}.")
+    check_some_left(features, "texts", "beside the word in question", listed)
     trim: Trim = inputs.collate  # type: ignore[assignment]  # of ``tokenized``
     along, beside = (*trim.along, _MARKS), {**inputs.model_kwargs, _MARKS: chosen}
     return changed(inputs, features=features, model_kwargs=beside, collate=changed(trim, along=along))
 
 
 def _place(encoded: Any, row: int, text: str, word: str | int) -> int:
-    """Where the first token of a word stands in its padded row."""
     spans = {number: encoded.word_to_chars(row, number) for number in encoded.word_ids(row) if number is not None}
     if isinstance(word, str):
         numbers = [number for number, span in spans.items() if text[span.start : span.end] == word]
@@ -252,7 +250,7 @@ def per_token(attribution: Any, how: Reduction = "sum") -> Any:
 
 
 def _unreadable(held: str) -> Callable[[Any], TextInputs]:
-    """What ``Problem.on`` does where texts alone do not say what is asked about them."""
+    """What ``Problem.on`` does where texts alone are not enough."""
 
     def read(other: Any) -> TextInputs:
         raise ValueError(f"inputs: this problem has {held}; make another problem for other texts.")

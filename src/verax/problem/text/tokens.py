@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -20,21 +20,17 @@ _PARTIAL = "\N{REPLACEMENT CHARACTER}"  # what bytes of an unfinished character 
 
 def text_pieces(tokenizer: Any, encoded: Any, texts: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
     """What each token stands for in its text, with the space before it; empty for special tokens."""
-    if not getattr(tokenizer, "is_fast", False):
-        masks = [[bool(present) for present in mask] for mask in encoded["attention_mask"]]
-        rows = zip(encoded["input_ids"], masks, strict=True)
-        return tuple(
-            decoded_pieces(tokenizer, [int(number) for number, present in zip(ids, mask, strict=True) if present])
-            for ids, mask in rows
-        )
-    return tuple(_cut(encoding, text) for encoding, text in zip(encoded.encodings, texts, strict=True))
+    if getattr(tokenizer, "is_fast", False):
+        return tuple(_cut(encoding, text) for encoding, text in zip(encoded.encodings, texts, strict=True))
+    rows = zip(encoded["input_ids"], encoded["attention_mask"], strict=True)
+    return tuple(
+        decoded_pieces(tokenizer, [int(number) for number, present in zip(ids, mask, strict=True) if present])
+        for ids, mask in rows
+    )
 
 
 def decoded_pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
-    """The same from ids alone: each token is decoded behind the ones before it, since some take a space there.
-
-    A character of several tokens goes with the last of them.
-    """
+    """The same from ids alone, each decoded behind the ones before it; characters of several go with the last."""
 
     def text(begin: int, end: int) -> str:
         return str(tokenizer.decode(ids[begin:end], skip_special_tokens=True, clean_up_tokenization_spaces=False))
@@ -90,14 +86,10 @@ class TextInputs(Inputs):
     pieces: tuple[tuple[str, ...], ...] = ()
 
     def __getitem__(self, rows: Any) -> "TextInputs":
-        """Some texts, with all that is held for each of them."""
         chosen: Any = super().__getitem__(rows)
         kept = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)].reshape(-1).tolist()
-        parts = {
-            name: tuple(held[place] for place in kept) if held else held
-            for name, held in (("tokens", self.tokens), ("pieces", self.pieces))
-        }
-        return replace(chosen, **parts)  # type: ignore[no-any-return]
+        tokens, pieces = (tuple(held[place] for place in kept) if held else () for held in (self.tokens, self.pieces))
+        return replace(chosen, tokens=tokens, pieces=pieces)  # type: ignore[no-any-return]
 
     @property
     def present(self) -> Any:
@@ -139,11 +131,8 @@ class TextInputs(Inputs):
         prompt = self.present  # without what follows a prompt in the same row
         if isinstance(self.collate, Trim) and "labels" in self.collate.along:
             prompt = self.present & (torch.as_tensor(self.model_kwargs["labels"]) < 0)
-        features, present, prompt = (np.asarray(rows_of_all) for rows_of_all in (self.features, self.present, prompt))
-        padded = np.zeros(features.shape)
-        for number, row in enumerate(rows):
-            padded[number] = _placed(row, features[number], (present[number], prompt[number]), number)
-        return padded
+        places = zip(*(np.asarray(each) for each in (self.features, self.present, prompt)), strict=True)
+        return np.stack([_placed(number, row, *at) for number, (row, at) in enumerate(zip(rows, places, strict=True))])
 
 
 def tokenized(
@@ -155,7 +144,7 @@ def tokenized(
     max_length: int | None = None,
 ) -> TextInputs:
     """Texts as rows of token ids; ``verax.text.classification`` explains the arguments."""
-    rows = token_rows(tokenizer, texts, unit, replace, max_length)
+    rows = token_rows(tokenizer, checked_texts("texts", texts), unit, replace, max_length)
     check_deletion(rows)
     return rows
 
@@ -174,31 +163,28 @@ def check_deletion(inputs: TextInputs) -> None:
 
 
 def token_rows(
-    tokenizer: Any, texts: Any, unit: Unit, replace: Replace | None, max_length: int | None = None
+    tokenizer: Any, texts: list[Any], unit: Unit, replace: Replace | None, max_length: int | None = None
 ) -> TextInputs:
     """What ``tokenized``, which explains the arguments, returns; a text may be deleted as a whole."""
-    checked_choice("unit", unit, ("token", "word", "sentence"))
-    listed = _checked_texts(texts)
-    if max_length is not None:
-        checked_count("max_length", max_length)
-    pairs = isinstance(listed[0], tuple)
-    columns = [list(part) for part in zip(*listed, strict=True)] if pairs else [listed]
+    checked_choice("unit", unit, get_args(Unit))
     how: dict[str, Any] = {"padding": True, "return_special_tokens_mask": True, "return_attention_mask": True}
-    how |= {"truncation": True, "max_length": max_length} if max_length is not None else {}
-    if getattr(tokenizer, "pad_token_id", None) is None and len(listed) > 1:
+    if max_length is not None:
+        how |= {"truncation": True, "max_length": checked_count("max_length", max_length)}
+    if getattr(tokenizer, "pad_token_id", None) is None and len(texts) > 1:
         raise ValueError(
             "tokenizer: it has no padding token, and texts of unlike length need one; say which, for instance "
             "tokenizer.pad_token = tokenizer.eos_token."
         )
+    columns = [list(part) for part in zip(*texts, strict=True)] if isinstance(texts[0], tuple) else [texts]
     encoded = tokenizer(*columns, return_tensors="pt", **how)
     ids, present = encoded["input_ids"], encoded["attention_mask"].bool()
     special = encoded.pop("special_tokens_mask").bool() | ~present
-    features = _features(tokenizer, encoded, listed, unit, special)
-    for row in (features < 0).all(1).nonzero()[:, 0].tolist():
-        raise ValueError(f"texts: row {row} has no token that could be removed: {listed[row]!r}.")
+    features = _features(tokenizer, encoded, texts, unit, special)
+    check_some_left(features, "texts", "that could be removed", texts)
     beside = {name: value for name, value in encoded.items() if name != "input_ids"}
     along = tuple(name for name, value in beside.items() if value.shape == ids.shape and name != Trim.mask)
     instead = _replacement(tokenizer, replace)
+    rows = zip(ids, present, strict=True)
     return TextInputs(
         values=ids,
         features=features,
@@ -206,37 +192,47 @@ def token_rows(
         model_kwargs=beside,
         key="input_ids",
         collate=Trim(getattr(tokenizer, "pad_token_id", None) or 0, along),
-        tokens=tuple(
-            tuple(tokenizer.convert_ids_to_tokens(row[mask].tolist())) for row, mask in zip(ids, present, strict=True)
-        ),
-        pieces=text_pieces(tokenizer, encoded, listed),
+        tokens=tuple(tuple(tokenizer.convert_ids_to_tokens(row[mask].tolist())) for row, mask in rows),
+        pieces=text_pieces(tokenizer, encoded, texts),
         removed="nothing: they are deleted" if instead == DELETED else str(tokenizer.convert_ids_to_tokens(instead)),
     )
 
 
-def _checked_texts(texts: Any) -> list[Any]:
+def check_some_left(features: Tensor, argument: str, which: str, texts: Sequence[Any]) -> None:
+    for row in (features < 0).all(1).nonzero()[:, 0].tolist():
+        raise ValueError(f"{argument}: row {row} has no token {which}: {texts[row]!r}.")
+
+
+def check_fast(tokenizer: Any, what: str) -> None:
+    """Raise for a tokenizer that does not say which part of a text a token stands for."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise ValueError(f"{what} a fast tokenizer, which knows where tokens come from.")
+
+
+def checked_texts(argument: str, texts: Any) -> list[Any]:
+    """Read texts, or pairs of them, none of which is empty."""
     if isinstance(texts, str) or not (isinstance(texts, Sequence) or hasattr(texts, "tolist")):
-        raise TypeError(f"texts: expected a list of texts, got {type(texts).__name__}.")
+        raise TypeError(f"{argument}: expected a list of texts, got {type(texts).__name__}.")
     listed = list(texts)
     if not listed:
-        raise ValueError("texts: expected at least one text, got none.")
+        raise ValueError(f"{argument}: expected at least one text, got none.")
+    kind = type(listed[0]).__name__
     for row, text in enumerate(listed):
         parts = text if isinstance(text, tuple) and len(text) == 2 else (text,)
         if isinstance(text, tuple) != isinstance(listed[0], tuple):
-            raise TypeError(f"texts: row {row} is a {type(text).__name__}, and the first a {type(listed[0]).__name__}.")
+            raise TypeError(f"{argument}: row {row} is a {type(text).__name__}, and the first a {kind}.")
         if not all(isinstance(part, str) for part in parts):
-            raise TypeError(f"texts: expected texts, got {text!r} in row {row}.")
+            raise TypeError(f"{argument}: expected texts, got {text!r} in row {row}.")
         if not any(part.strip() for part in parts):
-            raise ValueError(f"texts: row {row} is empty; leave it out.")
+            raise ValueError(f"{argument}: row {row} is empty; leave it out.")
     return listed
 
 
 def _replacement(tokenizer: Any, replace: Replace | None) -> int:
-    """The id that stands in the place of a removed token."""
     known: dict[str, Any] = {name: getattr(tokenizer, f"{name}_token_id", None) for name in ("mask", "pad", "unk")}
     if replace is None:
         return next((int(number) for number in known.values() if number is not None), DELETED)
-    checked_choice("replace", replace, ("mask", "pad", "unk", "delete"))
+    checked_choice("replace", replace, get_args(Replace))
     if replace == "delete":
         return DELETED
     if known[replace] is None:
@@ -250,8 +246,7 @@ def _features(tokenizer: Any, encoded: Any, texts: list[Any], unit: Unit, specia
     if unit == "token":
         counted = (~special).long().cumsum(1) - 1
         return counted.masked_fill(special, -1)
-    if not getattr(tokenizer, "is_fast", False):
-        raise ValueError(f'unit: "{unit}" needs a fast tokenizer, which knows where tokens come from.')
+    check_fast(tokenizer, f'unit: "{unit}" needs')
     features = torch.full(special.shape, -1)
     for row in range(len(texts)):
         owners = _owners(encoded, texts[row], row, unit)
@@ -263,52 +258,46 @@ def _features(tokenizer: Any, encoded: Any, texts: list[Any], unit: Unit, specia
 
 
 def _owners(encoded: Any, text: Any, row: int, unit: Unit) -> list[Any]:
-    """The word or the sentence of each token: None for special ones."""
     parts = encoded.sequence_ids(row)
     if unit == "word":
         words = encoded.word_ids(row)
         return [None if word is None else (part, word) for part, word in zip(parts, words, strict=True)]
-    owners: list[Any] = []
-    for place, part in enumerate(parts):
-        span = None if part is None else encoded.token_to_chars(row, place)
-        if span is None:
-            owners.append(None)
-            continue
-        whole = text[part] if isinstance(text, tuple) else text
-        owners.append((part, sum(end.end() <= span.start for end in _SENTENCE.finditer(whole))))
-    return owners
+    spans = [None if part is None else encoded.token_to_chars(row, place) for place, part in enumerate(parts)]
+    wholes = text if isinstance(text, tuple) else (text,)
+    ends = [[end.end() for end in _SENTENCE.finditer(whole)] for whole in wholes]
+    return [
+        None if span is None else (part, sum(end <= span.start for end in ends[part]))
+        for part, span in zip(parts, spans, strict=True)
+    ]
 
 
-def _placed(row: Any, features: Any, places: tuple[Any, Any], number: int) -> Any:
+def _placed(number: int, row: Any, features: Any, present: Any, prompt: Any) -> Any:
     """One text's attributions at the places of its tokens: of all, of its prompt's, or of its features."""
-    count = int(features.max()) + 1
-    numbers = np.zeros(len(features))
-    for place in places:
-        if len(row) == int(place.sum()):
-            numbers[place] = row
+    for places in (present, prompt):
+        if len(row) == int(places.sum()):
+            numbers = np.zeros(len(features))
+            numbers[places] = row
             return numbers
-    if len(row) == count:
-        sizes = np.bincount(features[features >= 0], minlength=count)
-        return np.where(features >= 0, (row / sizes)[np.maximum(features, 0)], 0.0)
-    whole = int(places[0].sum())
-    raise ValueError(
-        f"attributions: row {number} has {len(row)} numbers, and the text {whole} tokens with special ones "
-        f"({count} features); expected one for each."
-    )
+    count = int(features.max()) + 1
+    if len(row) != count:
+        raise ValueError(
+            f"attributions: row {number} has {len(row)} numbers, and the text {int(present.sum())} tokens with special "
+            f"ones ({count} features); expected one for each."
+        )
+    sizes = np.bincount(features[features >= 0], minlength=count)
+    return np.where(features >= 0, (row / sizes)[np.maximum(features, 0)], 0.0)
 
 
 def fixed_around(tokenizer: Any, inputs: TextInputs, texts: Sequence[str], prefix: str, suffix: str) -> TextInputs:
     """The same texts, of which what they begin and end with is never removed."""
-    if not getattr(tokenizer, "is_fast", False):
-        raise ValueError("tokenizer: prefix and suffix need a fast one, which knows where tokens come from.")
+    check_fast(tokenizer, "tokenizer: prefix and suffix need")
     spans = torch.tensor(tokenizer(list(texts), padding=True, return_offsets_mapping=True)["offset_mapping"])
     ends = torch.tensor([len(text) - len(suffix) for text in texts])[:, None]
     first = (spans[..., 0] < len(prefix.rstrip())) | (spans[..., 1] <= len(prefix))
     held = first | (spans[..., 1] > ends)
     features = without(inputs.features, held)
-    for row in (features < 0).all(1).nonzero()[:, 0].tolist():
-        inner = texts[row][len(prefix) : int(ends[row, 0])]
-        raise ValueError(f"prompts: row {row} has no token between prefix and suffix: {inner!r}.")
+    inner = [text[len(prefix) : len(text) - len(suffix)] for text in texts]
+    check_some_left(features, "prompts", "between prefix and suffix", inner)
     return dataclasses.replace(inputs, features=features)
 
 

@@ -1,6 +1,6 @@
 """The forward contract of every kind of model, what adapters share, and the arguments that go with the rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -47,31 +47,19 @@ class Adapter(Protocol):
 
 
 def feature_names_of(adapter: Adapter) -> tuple[str, ...] | None:
-    """Names of the columns in the model's order, if it knows them.
-
-    Args:
-        adapter: The model.
-    """
+    """Names of the columns in the model's order, if it knows them; argument as in ``home``."""
     names = getattr(adapter, "feature_names", None)
     return None if names is None else tuple(str(name) for name in names)
 
 
 def labels_of(adapter: Adapter) -> tuple[Any, ...] | None:
-    """Labels of the classes in the order of the model's outputs, if it knows them.
-
-    Args:
-        adapter: The model.
-    """
+    """Labels of the classes in the order of the model's outputs, if it knows them; argument as in ``home``."""
     labels = getattr(adapter, "labels", None)
     return None if labels is None else tuple(labels)
 
 
 def model_name(adapter: Adapter) -> str:
-    """What a model is called where people read it: its class, or the name of a function.
-
-    Args:
-        adapter: The model.
-    """
+    """What a model is called: its class, or the name of a function; argument as in ``home``."""
     kept = ("estimator", "module", "booster", "function")
     held = next((getattr(adapter, name) for name in kept if getattr(adapter, name, None) is not None), adapter)
     return str(getattr(held, "__name__", type(held).__name__))
@@ -98,51 +86,38 @@ def without_wrapper(output: object, returns: Returns) -> object:
 
 
 def home(adapter: Adapter, fallback: torch.device) -> torch.device:
-    """Return the device on which the model lives; a model without weights works where its inputs are.
+    """The device on which the model lives.
 
     Args:
         adapter: The model.
-        fallback: Where its inputs are.
+        fallback: That of its inputs, for a model without weights.
     """
-    if adapter.module is None:
-        return fallback
-    for tensor in (*adapter.module.parameters(), *adapter.module.buffers()):
-        return tensor.device
-    return fallback
+    return next((tensor.device for tensor in _tensors(adapter.module)), fallback)
 
 
 def floating_dtype(adapter: Adapter, fallback: torch.dtype) -> torch.dtype:
-    """Return the dtype of the model's weights, to which batches are cast; without weights, that of the inputs.
+    """The dtype of the model's weights, to which batches are cast; arguments as in ``home``."""
+    return next((tensor.dtype for tensor in _tensors(adapter.module) if tensor.is_floating_point()), fallback)
 
-    Args:
-        adapter: The model.
-        fallback: The dtype of its inputs.
-    """
-    if adapter.module is None:
-        return fallback
-    for tensor in (*adapter.module.parameters(), *adapter.module.buffers()):
-        if tensor.is_floating_point():
-            return tensor.dtype
-    return fallback
+
+def _tensors(module: nn.Module | None) -> Iterator[Tensor]:
+    if module is not None:
+        yield from module.parameters()
+        yield from module.buffers()
 
 
 Collate = Callable[[Any, dict[str, Any]], tuple[Any, dict[str, Any]]]
 
 
 @runtime_checkable
-class ChecksModel(Protocol):
-    """A ``collate`` that knows which models its rows fit."""
-
-    def check_model(self, module: nn.Module | None, rows: Tensor, others: Mapping[str, Tensor]) -> None:
-        """Raise for rows that do not fit a model, before it runs."""
-
-
-@runtime_checkable
-class KnowsLengths(Protocol):
+class Shortens(Protocol):
     """A ``collate`` that shortens batches to their longest row, so that rows of like length are best run together."""
 
     def lengths(self, rows: Tensor, others: Mapping[str, Tensor]) -> Int[Tensor, " rows"]:
         """How long each row will be."""
+
+    def check_model(self, module: nn.Module | None, rows: Tensor, others: Mapping[str, Tensor]) -> None:
+        """Raise for rows that do not fit a model, before it runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,16 +127,12 @@ class RowArguments:
     # arrays with one entry per row, by the name under which the model takes them
     model_kwargs: Mapping[str, Tensor] = field(default_factory=dict)
     key: str | None = None  # name under which the model takes the rows themselves; None for the first argument
-    # called with the rows and these arguments before the model is, and gives both back: it may trim padding or close
-    # gaps
-    collate: Collate | None = None
+    collate: Collate | None = None  # called with both before the model, and gives both back, maybe without padding
 
     def on(self, device: torch.device) -> "RowArguments":
-        """The same on a device."""
         return replace(self, model_kwargs={name: value.to(device) for name, value in self.model_kwargs.items()})
 
     def at(self, owner: Int[Tensor, " rows"]) -> "RowArguments":
-        """The arguments of rows, given which input each row came from."""
         chosen = {name: value[owner.to(value.device)] for name, value in self.model_kwargs.items()}
         return replace(self, model_kwargs=chosen)
 

@@ -35,38 +35,32 @@ class Estimator:
         return _allows_nan(self.estimator)
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        """Ask for predictions on a NumPy copy of the batch, or on a data frame if the model was fitted on one."""
+        name, rows, names = type(self.estimator).__name__, as_numpy(batch), self.feature_names
+        if names is not None and rows.shape[1:] != (len(names),):
+            raise ValueError(
+                f"inputs: {name} was fitted on {len(names)} columns ({', '.join(names)}), got rows of shape "
+                f"{rows.shape[1:]}."
+            )
+        if names is not None:  # it warns, or fails, without them
+            pandas = optional_package("pandas", "pandas", "model: an estimator that was fitted on a data frame")
+            rows = pandas.DataFrame(rows, columns=names)
         try:
-            outputs = predictions(self.estimator, self.returns, self._named(as_numpy(batch)))
+            outputs = predictions(self.estimator, self.returns, rows)
         except TypeError as error:  # such as trees that were fitted on categories
             reason = str(error).removeprefix("model: ")
             raise TypeError(
-                f"model: {type(self.estimator).__name__} cannot score rows of numbers ({reason}). If it was fitted on "
-                "words or categories, see verax.tables.problem."
+                f"model: {name} cannot score rows of numbers ({reason}). If it was fitted on words or categories, see "
+                "verax.tables.problem."
             ) from error
         if isinstance(outputs, list):
             raise ValueError(
-                f"model: {type(self.estimator).__name__} predicts {len(outputs)} outputs, each with classes of its "
-                "own; expected a classifier with one output."
+                f"model: {name} predicts {len(outputs)} outputs, each with classes of its own; expected a classifier "
+                "with one output."
             )
         return outputs
 
-    def _named(self, array: Any) -> Any:
-        """Put back the column names that the estimator was fitted with: it warns, or fails, without them."""
-        names = self.feature_names
-        if names is None:
-            return array
-        if array.shape[1:] != (len(names),):
-            raise ValueError(
-                f"inputs: {type(self.estimator).__name__} was fitted on {len(names)} columns ({', '.join(names)}), "
-                f"got rows of shape {array.shape[1:]}."
-            )
-        pandas = optional_package("pandas", "pandas", "model: an estimator that was fitted on a data frame")
-        return pandas.DataFrame(array, columns=names)
-
 
 def predictions(estimator: Any, returns: Returns, rows: Any) -> Any:
-    """Probabilities of a classifier, or values of a regressor."""
     ask = estimator.predict_proba if returns == "probabilities" else estimator.predict
     errors = (importlib.import_module("catboost").CatBoostError,) if is_catboost(estimator) else ()
     try:
@@ -79,8 +73,7 @@ def predictions(estimator: Any, returns: Returns, rows: Any) -> Any:
 
 
 def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
-    """Check that an estimator is fitted, and find out whether it predicts classes or values."""
-    model = catboost_with_interface(model) if is_catboost(model) else model
+    model = _catboost_with_interface(model) if is_catboost(model) else model
     name = type(model).__name__
     base, validation = (importlib.import_module(f"sklearn.{module}") for module in ("base", "utils.validation"))
     if hasattr(model, "fit") and hasattr(model, "predict") and base.is_regressor(model):
@@ -88,7 +81,7 @@ def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
             validation.check_is_fitted(model)
         except importlib.import_module("sklearn.exceptions").NotFittedError:
             raise ValueError(f"model: {name} is not fitted; call fit first.") from None
-        check_same(returns, "values", f"{name}.predict")
+        _check_same(returns, "values", f"{name}.predict")
         return Estimator(model, "values")
     if not hasattr(model, "predict_proba"):
         raise TypeError(
@@ -97,7 +90,7 @@ def adapt_estimator(model: Any, returns: Returns | None) -> Estimator:
         )
     if not hasattr(model, "classes_"):
         raise ValueError(f"model: {name} is not fitted (it has no classes_); call fit first.")
-    check_same(returns, "probabilities", f"{name}.predict_proba")
+    _check_same(returns, "probabilities", f"{name}.predict_proba")
     return Estimator(model, "probabilities")
 
 
@@ -107,7 +100,7 @@ def fitted_names(estimator: Any) -> Sequence[str] | None:
         columns = [str(name) for name in estimator.feature_names_ or ()]
         return None if columns == [str(place) for place in range(len(columns))] else columns
     names = getattr(estimator, "feature_names_in_", None)
-    return None if names is None else own_names([str(name) for name in names])
+    return None if names is None else _user_names([str(name) for name in names])
 
 
 def fitted_labels(estimator: Any) -> Sequence[Any] | None:
@@ -116,13 +109,13 @@ def fitted_labels(estimator: Any) -> Sequence[Any] | None:
     return None if classes is None or isinstance(classes, list) else np.asarray(classes).tolist()
 
 
-def own_names(names: Sequence[str]) -> Sequence[str] | None:
-    """Names that somebody gave; LightGBM numbers the columns of plain arrays."""
+def _user_names(names: Sequence[str]) -> Sequence[str] | None:
+    """Names that a user gave; LightGBM numbers the columns of plain arrays."""
     return None if list(names) == [f"Column_{place}" for place in range(len(names))] else names
 
 
-def check_same(returns: Returns | None, fact: Returns, what: str) -> None:
-    """Raise for what was said of a model that is known to return something else."""
+def _check_same(returns: Returns | None, fact: Returns, what: str) -> None:
+    """Raise for a setting that contradicts what a model is known to return."""
     if returns not in (None, fact):
         raise ValueError(f'returns: {what} gives {fact}; leave returns out or say "{fact}".')
 
@@ -139,10 +132,10 @@ def _allows_nan(model: Any) -> bool:
 
 def is_catboost(model: object) -> bool:
     """Tell a model of CatBoost without importing it."""
-    return type(model).__module__.split(".")[0] == "catboost"
+    return _package(model) == "catboost"
 
 
-def catboost_with_interface(model: Any) -> Any:
+def _catboost_with_interface(model: Any) -> Any:
     """What CatBoost's own training or a file gives, as the classifier or regressor that it is."""
     if not model.is_fitted():
         raise ValueError(f"model: {type(model).__name__} is not fitted; call fit first.")
@@ -161,12 +154,6 @@ def catboost_with_interface(model: Any) -> Any:
     )
 
 
-def category_places(model: Any) -> Sequence[int]:
-    """Which columns are categories to a model of CatBoost, numbers among them."""
-    places: Sequence[int] = model.get_cat_feature_indices()
-    return places
-
-
 _CLASSES: dict[str, dict[str, Returns]] = {
     "xgboost": {"binary:logistic": "probabilities", "multi:softprob": "probabilities", "binary:logitraw": "logits"},
     "lightgbm": {"binary": "probabilities", "multiclass": "probabilities"},
@@ -181,8 +168,8 @@ _VALUES = {  # how the names of objectives begin whose predictions are values
 
 
 @dataclass(frozen=True)
-class XgboostBooster:
-    """A booster of XGBoost's own interface, which takes its own kind of matrix."""
+class Booster:
+    """A booster of XGBoost's or LightGBM's own interface."""
 
     booster: Any
     returns: Returns
@@ -191,54 +178,43 @@ class XgboostBooster:
 
     @property
     def feature_names(self) -> Sequence[str] | None:
+        if _package(self.booster) == "lightgbm":
+            return _user_names(self.booster.feature_name())
         names: Sequence[str] | None = self.booster.feature_names
         return names
 
-    def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        _check_width(batch, self.booster.num_features())  # XGBoost would not notice
-        matrix = importlib.import_module("xgboost").DMatrix(as_numpy(batch))
-        return self.booster.predict(matrix, validate_features=False)
-
-
-@dataclass(frozen=True)
-class LightgbmBooster:
-    """A booster of LightGBM's own interface."""
-
-    booster: Any
-    returns: Returns
-    module: None = None
-    takes_missing: bool = True
-
-    @property
-    def feature_names(self) -> Sequence[str] | None:
-        return own_names(self.booster.feature_name())
-
     @property
     def categorical(self) -> list[str]:
-        """The columns that it was trained on as categories; the booster lists the values of those alone."""
+        """The columns that LightGBM was trained on as categories; its booster lists the values of those alone."""
+        if _package(self.booster) == "xgboost":
+            return []
         infos = self.booster.dump_model(num_iteration=1).get("feature_infos", {})
         return [name for name, info in infos.items() if info.get("values")]
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        _check_width(batch, self.booster.num_feature())  # LightGBM would print lines of its own
-        return np.asarray(self.booster.predict(as_numpy(batch)))
+        xgboost = _package(self.booster) == "xgboost"
+        count = self.booster.num_features() if xgboost else self.booster.num_feature()
+        if batch.shape[1:] != (count,):  # XGBoost would not notice, LightGBM would print lines of its own
+            raise ValueError(
+                f"inputs: the booster was trained on {count} features, got rows of shape {tuple(batch.shape[1:])}."
+            )
+        if not xgboost:
+            return np.asarray(self.booster.predict(as_numpy(batch)))
+        matrix = importlib.import_module("xgboost").DMatrix(as_numpy(batch))
+        return self.booster.predict(matrix, validate_features=False)
 
 
-def _check_width(batch: Tensor, count: int) -> None:
-    if batch.shape[1:] != (count,):
-        raise ValueError(
-            f"inputs: the booster was trained on {count} features, got rows of shape {tuple(batch.shape[1:])}."
-        )
+def _package(model: object) -> str:
+    return type(model).__module__.split(".")[0]
 
 
 def is_booster(model: object) -> bool:
     """Tell a booster of XGBoost or LightGBM without importing either."""
-    return type(model).__name__ == "Booster" and type(model).__module__.split(".")[0] in _CLASSES
+    return type(model).__name__ == "Booster" and _package(model) in _CLASSES
 
 
-def adapt_booster(model: Any, returns: Returns | None) -> XgboostBooster | LightgbmBooster:
-    """Find out from the booster's objective what it returns."""
-    package = type(model).__module__.split(".")[0]
+def adapt_booster(model: Any, returns: Returns | None) -> Booster:
+    package = _package(model)
     if package == "xgboost":
         objective = json.loads(model.save_config())["learner"]["objective"]["name"]
     else:
@@ -250,5 +226,5 @@ def adapt_booster(model: Any, returns: Returns | None) -> XgboostBooster | Light
             f"scores ({', '.join(_CLASSES[package])}) or values ({', '.join(_VALUES[package])}...). Where you know "
             f'what it predicts, wrap it: verax.Scorer(model.predict, returns=..., takes="numpy").'
         )
-    check_same(returns, kind, f"a booster with the objective {objective}")
-    return XgboostBooster(model, kind) if package == "xgboost" else LightgbmBooster(model, kind)
+    _check_same(returns, kind, f"a booster with the objective {objective}")
+    return Booster(model, kind)

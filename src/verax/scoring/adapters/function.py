@@ -4,7 +4,7 @@ import contextlib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -12,6 +12,7 @@ from typing import Any, get_args
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
+from verax.core.arguments import checked_choice
 from verax.core.arrays import ArrayKind
 from verax.core.warn import warn
 from verax.scoring.adapters.base import Adapter, Returns, RowArguments, as_numpy, feature_names_of, without_wrapper
@@ -30,11 +31,7 @@ _TWO_MODES = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)  #
 
 
 def warn_of_training(function: Any) -> None:
-    """Warn where a function uses a module in training mode whose scores then change from call to call.
-
-    The function is looked at, not called: what it closes over, is a method of, is a partial of, or has as an attribute,
-    and the global names that it uses.
-    """
+    """Warn where a function, which is looked at and not called, uses a module in training mode whose scores change."""
     for module in _modules(function):
         for name, part in module.named_modules():
             if part.training and isinstance(part, _TWO_MODES):
@@ -46,28 +43,24 @@ def warn_of_training(function: Any) -> None:
                 return
 
 
-def _modules(function: Any) -> Iterator[nn.Module]:
-    """The modules that a callable holds."""
+def _modules(function: Any) -> list[nn.Module]:
+    """The modules that a callable closes over, is a method or partial of, has as attributes, or names as globals."""
+    held: list[Any] = []
     while isinstance(function, functools.partial):
-        yield from _among((*function.args, *function.keywords.values()))
+        held += [*function.args, *function.keywords.values()]
         function = function.func
     owner = getattr(function, "__self__", None)
-    held = [owner, *vars(owner).values()] if hasattr(owner, "__dict__") else [owner]
-    yield from _among(held)
+    held += [owner, *getattr(owner, "__dict__", {}).values()]
     function = inspect.unwrap(getattr(function, "__func__", function))
     if inspect.isfunction(function):
-        known = function.__globals__
-        yield from _among(known[name] for name in function.__code__.co_names if name in known)
+        held += [function.__globals__.get(name) for name in function.__code__.co_names]
         for cell in function.__closure__ or ():
             with contextlib.suppress(ValueError):  # a name that has no value yet
-                yield from _among([cell.cell_contents])
-        yield from _among(function.__defaults__ or ())
+                held.append(cell.cell_contents)
+        held += function.__defaults__ or ()
     else:
-        yield from _among([function, *getattr(function, "__dict__", {}).values()])
-
-
-def _among(values: Any) -> Iterator[nn.Module]:
-    return (value for value in values if isinstance(value, nn.Module))
+        held += [function, *getattr(function, "__dict__", {}).values()]
+    return [value for value in held if isinstance(value, nn.Module)]
 
 
 @dataclass(frozen=True)
@@ -92,7 +85,6 @@ class PlainCallable:
         return fitted_labels(getattr(self.function, "__self__", None))
 
     def __call__(self, batch: Tensor, kind: ArrayKind, row_arguments: RowArguments | None = None) -> object:
-        """Call the function with a batch of the kind it takes, and what comes beside it."""
         takes = self.takes or kind
         try:
             if row_arguments is not None:
@@ -154,8 +146,9 @@ def adapt(
         >>> adapt(nn.Linear(3, 2), None, None).returns
         'logits'
     """
-    _check_choice("returns", returns, get_args(Returns))
-    _check_choice("takes", takes, get_args(ArrayKind))
+    for name, word, allowed in (("returns", returns, get_args(Returns)), ("takes", takes, get_args(ArrayKind))):
+        if word is not None:
+            checked_choice(name, word, allowed)
     if isinstance(model, str | os.PathLike):
         model = _from_file(Path(model), trust)
     if isinstance(model, ExportedProgram):
@@ -163,18 +156,15 @@ def adapt(
     if score is not None:
         return _scored(model, returns or "values", takes, score)
     if isinstance(model, nn.Module):
-        _check_no_takes(takes, "a torch module takes torch tensors")
-        return _checked_module(model, returns)
+        return _checked_module(model, returns, takes)
     return _without_gradients(model, returns, takes)
 
 
 def _scored(model: object, returns: Returns, takes: ArrayKind | None, score: Callable[[Any], Any]) -> Adapter:
-    """A model of any kind whose output a function of the user's turns into scores."""
     if not callable(score):
         raise TypeError(f"score: expected a function from the model's output to one number per row, got {score!r}.")
     if isinstance(model, nn.Module):
-        _check_no_takes(takes, "a torch module takes torch tensors")
-        return replace(_checked_module(model, returns), score=score)
+        return replace(_checked_module(model, returns, takes), score=score)
     plain = callable(model) and not isinstance(model, Adapter) and not hasattr(model, "predict")
     if plain and not is_session(model):
         return PlainCallable(model, returns, takes, score)  # type: ignore[arg-type]
@@ -182,24 +172,18 @@ def _scored(model: object, returns: Returns, takes: ArrayKind | None, score: Cal
 
 
 def _without_gradients(model: object, returns: Returns | None, takes: ArrayKind | None) -> Adapter:
-    """The adapter of anything but a torch module."""
     if isinstance(model, Adapter):
         _check_no_takes(takes, "an adapter says itself what it takes")
         if model.returns not in get_args(Returns):
-            expected = _listed(get_args(Returns))
+            expected = " or ".join(f'"{word}"' for word in get_args(Returns))
             raise ValueError(f"model: expected an adapter whose returns is {expected}, got {model.returns!r}.")
         if returns not in (None, model.returns):
             raise ValueError(f"returns: the adapter says {model.returns!r}; leave returns out.")
         return model
-    if is_session(model):
-        _check_no_takes(takes, "an ONNX model takes NumPy arrays")
-        return adapt_session(model, returns)
-    if is_booster(model):
-        _check_no_takes(takes, "a booster takes NumPy arrays")
-        return adapt_booster(model, returns)
-    if hasattr(model, "predict"):
-        _check_no_takes(takes, "a scikit-learn estimator takes NumPy arrays")
-        return adapt_estimator(model, returns)
+    for fits, adapter_of, what in _WITHOUT_GRADIENTS:
+        if fits(model):
+            _check_no_takes(takes, f"{what} takes NumPy arrays")
+            return adapter_of(model, returns)
     if callable(model):
         if returns is None:
             raise ValueError(
@@ -214,8 +198,15 @@ def _without_gradients(model: object, returns: Returns | None, takes: ArrayKind 
     )
 
 
-def _checked_module(module: nn.Module, returns: Returns | None) -> TorchModule:
-    """Take a torch module whose evaluation mode can be had."""
+_WITHOUT_GRADIENTS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Returns | None], Adapter], str], ...] = (
+    (is_session, adapt_session, "an ONNX model"),
+    (is_booster, adapt_booster, "a booster"),
+    (lambda model: hasattr(model, "predict"), adapt_estimator, "a scikit-learn estimator"),
+)
+
+
+def _checked_module(module: nn.Module, returns: Returns | None, takes: ArrayKind | None) -> TorchModule:
+    _check_no_takes(takes, "a torch module takes torch tensors")
     check_alone(module)
     if isinstance(module, fx.GraphModule):
         check_exported_for_inference(module.graph, "the model")
@@ -244,12 +235,3 @@ def _from_file(path: Path, trust: bool) -> object:
 def _check_no_takes(takes: ArrayKind | None, reason: str) -> None:
     if takes is not None:
         raise ValueError(f"takes: only for plain callables ({reason}); leave it out.")
-
-
-def _check_choice(name: str, value: str | None, allowed: tuple[str, ...]) -> None:
-    if value is not None and value not in allowed:
-        raise ValueError(f"{name}: expected {_listed(allowed)}, got {value!r}.")
-
-
-def _listed(choices: tuple[str, ...]) -> str:
-    return " or ".join(f'"{choice}"' for choice in choices)

@@ -21,10 +21,7 @@ _MAPS = "seq(map("  # scikit-learn exports may return one dict of probabilities 
 
 @dataclass
 class OnnxModel:
-    """An ONNX Runtime session with one batch as input, of which one output is read.
-
-    What the output holds, where the user does not say it, is decided by its values for the first rows.
-    """
+    """An ONNX Runtime session with one batch as input, of which one output is read."""
 
     session: Any  # the session
     entry: Any  # description of the input, from the session
@@ -35,7 +32,6 @@ class OnnxModel:
     labels: Sequence[Any] | None = None  # the classes, where the model names them: known after the first rows
 
     def __call__(self, batch: Tensor, kind: ArrayKind) -> object:
-        """Run the session on a NumPy copy of the batch in the precision that the model asks for."""
         expected, got = self.entry.shape[1:], list(batch.shape[1:])
         if len(expected) != len(got) or any(isinstance(w, int) and w != f for w, f in zip(expected, got, strict=True)):
             raise ValueError(f"inputs: the ONNX model takes rows of shape {expected}, got rows of shape {got}.")
@@ -92,7 +88,6 @@ def load_session(path: Path) -> Any:
 
 
 def adapt_session(session: Any, returns: Returns | None) -> OnnxModel:
-    """Find the input and the output with the class scores."""
     inputs = session.get_inputs()
     if len(inputs) != 1:
         names = ", ".join(argument.name for argument in inputs)
@@ -137,16 +132,14 @@ def _chosen(outputs: list[Any], returns: Returns | None, entry: str) -> str:
         raise ValueError(f"model: no output of the ONNX model holds class scores ({listed}); labels do not do.")
     if len(scores) == 1:
         return scores[0]
-    words = {"probabilities": ["prob"], "logits": ["logit"], "values": ["value", "variable"], None: ["prob", "logit"]}[
-        returns
-    ]
-    for word in words:
+    words = {"probabilities": ["prob"], "logits": ["logit"], "values": ["value", "variable"], None: ["prob", "logit"]}
+    for word in words[returns]:
         named = [name for name in scores if word in name.lower()]
         if len(named) == 1:
             return named[0]
     raise ValueError(
         f"model: several outputs of the ONNX model may be its scores ({listed}) and no single one is called "
-        "probabilities or logits (values, where these are wanted). Export scikit-learn models with zipmap=False, or "
+        "probabilities or logits (values, of a regressor). Export scikit-learn models with zipmap=False, or "
         f'pick one: verax.Scorer(lambda x: session.run(["{scores[0]}"], {{"{entry}": x}})[0], returns=..., '
         'takes="numpy").'
     )

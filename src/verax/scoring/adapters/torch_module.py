@@ -22,9 +22,8 @@ def configured_returns(module: nn.Module) -> Returns:
     """Values for a head of regression, which one output is unless the configuration says otherwise; else logits."""
     config = getattr(module, "config", None)
     kind, outputs = getattr(config, "problem_type", None), getattr(config, "num_labels", None)
-    classifies = type(module).__name__.endswith("ForSequenceClassification")
-    single_logit = classifies and outputs == 1 and kind is None
-    return "values" if kind == "regression" or single_logit else "logits"
+    single = type(module).__name__.endswith("ForSequenceClassification") and outputs == 1 and kind is None
+    return "values" if kind == "regression" or single else "logits"
 
 
 def numbers_of(module: nn.Module | None, elements: int) -> int:
@@ -68,22 +67,19 @@ class TorchModule:
         return self.scored(self.module(batch) if row_arguments is None else row_arguments.call(self.module, batch))
 
     def scored(self, output: object) -> object:
-        """The part of a module's output that is looked at."""
         return without_wrapper(output, self.returns) if self.score is None else self.score(output)
 
 
 def check_alone(module: nn.Module) -> None:
     """Warn of batch norms that look at the whole batch, so that a row's score depends on the rows beside it."""
-    norms = [
-        name or type(part).__name__
-        for name, part in module.named_modules()
-        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None
-    ]
-    if norms:
-        warn(
-            f"The model's batch norm {norms[0]} has no running statistics, so the score of a row depends on the rows "
-            "beside it and on the batch size; scores mean little. Train it with track_running_stats=True.",
-        )
+    for name, part in module.named_modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None:
+            warn(
+                f"The model's batch norm {name or type(part).__name__} has no running statistics, so the score of a "
+                "row depends on the rows beside it and on the batch size; scores mean little. Train it with "
+                "track_running_stats=True.",
+            )
+            return
 
 
 def check_exported_for_inference(graph: torch.fx.Graph, name: str) -> None:
@@ -98,7 +94,6 @@ def check_exported_for_inference(graph: torch.fx.Graph, name: str) -> None:
 
 
 def _trains(node: torch.fx.Node) -> bool:
-    """Whether an operator that knows two modes is in the training one."""
     for place, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
         if argument.name in ("train", "training"):
             flag = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
@@ -123,10 +118,7 @@ def exported_module(program: torch.export.ExportedProgram, name: str = "the expo
 
 
 def load_exported(path: Path) -> nn.Module:
-    """Read a ``.pt2`` archive. It may run whatever code its maker put into it: torch evaluates parts of it as Python.
-
-    Only for files that the user trusts; ``verax.Scorer`` asks for that.
-    """
+    """Read a ``.pt2`` archive that the user trusts: torch evaluates parts of it as Python."""
     data, names = path.read_bytes(), list[str]()
     if zipfile.is_zipfile(io.BytesIO(data)):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

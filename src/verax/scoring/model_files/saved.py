@@ -64,10 +64,10 @@ class Architecture(ABC):
     def misfit(self, state: Mapping[str, Tensor]) -> str:
         """Why tensors are not those of this architecture; empty if they are."""
         expected = self.blank().state_dict()
-        if missing := [name for name in expected if name not in state]:
-            return f"{len(missing)} tensors are missing, the first is {missing[0]}"
-        if extra := [name for name in state if name not in expected]:
-            return f"{len(extra)} tensors are unknown, the first is {extra[0]}"
+        for word, names in (("missing", expected.keys() - state.keys()), ("unknown", state.keys() - expected.keys())):
+            if names:
+                first = next(name for name in (*expected, *state) if name in names)
+                return f"{len(names)} tensors are {word}, the first is {first}"
         for name, tensor in expected.items():
             if state[name].shape != tensor.shape:
                 return f"{name}: expected shape {tuple(tensor.shape)}, got {tuple(state[name].shape)}"
@@ -77,7 +77,6 @@ class Architecture(ABC):
 
 
 def is_known(architecture: Architecture) -> bool:
-    """Whether ``from_form`` can read the architecture back."""
     name = type(architecture).__name__
     return name in ARCHITECTURES and _class_of(name) is type(architecture)
 
@@ -88,7 +87,6 @@ def _class_of(name: str) -> type[Architecture]:
 
 
 def from_form(form: Any) -> Architecture:
-    """Read an architecture from what ``Architecture.form`` gave."""
     name, settings = (form.get("name"), form.get("settings")) if isinstance(form, dict) else (None, None)
     if not isinstance(name, str) or not isinstance(settings, dict):
         raise ValueError(f"architecture: expected a name and settings, got {form!r}.")
@@ -103,7 +101,6 @@ def from_form(form: Any) -> Architecture:
 
 
 def stored(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors as safetensors wants them."""
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
 
 
@@ -275,22 +272,20 @@ def model_paths(path: str | Path) -> tuple[Path, Path]:
 
 
 def _data_form(dataset: Dataset) -> dict[str, Any]:
-    sizes = {part: len(dataset.split.rows(part)) for part in PARTS}
-    total = sum(sizes.values())
-    rows = hashlib.sha256()
-    for part in PARTS:
-        rows.update(f"{part} {dataset.split.rows(part).tolist()}".encode())
-    standardisation = dataset.standardisation
+    parts = {part: dataset.split.rows(part) for part in PARTS}
+    total = sum(map(len, parts.values()))
+    rows = hashlib.sha256("".join(f"{part} {places.tolist()}" for part, places in parts.items()).encode())
+    scale = dataset.standardisation
     return {
         "name": dataset.name,
         "fingerprint": dataset.fingerprint,
         "split": {
             "seed": dataset.split.seed,
-            "rows": sizes,
-            "shares": {part: size / total for part, size in sizes.items()},
+            "rows": {part: len(places) for part, places in parts.items()},
+            "shares": {part: len(places) / total for part, places in parts.items()},
             "fingerprint": rows.hexdigest(),
         },
-        "standardisation": {"mean": standardisation.mean.float().tolist(), "std": standardisation.std.float().tolist()},
+        "standardisation": {"mean": scale.mean.float().tolist(), "std": scale.std.float().tolist()},
         "class_names": list(dataset.class_names),
         "feature_names": list(element_names(dataset)),
         "task": dataset.task,
@@ -315,18 +310,16 @@ def _member(name: str, value: Any, key: str) -> Any:
 
 
 def _sidecar_text(content: dict[str, Any]) -> str:
+    def number(value: Any) -> Any:  # NumPy's and torch's single numbers as Python's
+        if getattr(value, "ndim", None) == 0:
+            return value.item()
+        raise TypeError(f"got {value!r}")
+
     try:
-        plain = json.loads(json.dumps(content, allow_nan=False, default=_plain_number))
+        plain = json.loads(json.dumps(content, allow_nan=False, default=number))
     except (TypeError, ValueError) as error:
         raise ValueError(f"hyperparameters, metrics: expected finite numbers and JSON values: {error}.") from error
     return json.dumps(plain | {_SIDECAR_HASH: _content_hash(plain)}, indent=2) + "\n"
-
-
-def _plain_number(value: Any) -> Any:
-    """NumPy's and torch's single numbers as Python's."""
-    if getattr(value, "ndim", None) == 0:
-        return value.item()
-    raise TypeError(f"got {value!r}")
 
 
 def _content_hash(content: Mapping[str, Any]) -> str:

@@ -1,19 +1,73 @@
-"""Texts and attributions of tokens from files: CSV, JSONL and Parquet; what is wrong names the file and the line."""
+"""Texts as problems from files: CSV, JSONL and Parquet; what is wrong names the file and the line."""
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from verax.data.array_files import SUFFIXES, listed, named_attributions, read_arrays, read_table
 from verax.data.limits import check_bytes
-from verax.problem.text.tokens import TextInputs
+from verax.problem.files.tables import ProblemFiles, check_settings
+from verax.problem.problem import Problem, problem_of
+from verax.problem.text.model_folder import check_folder, open_classifier, open_tokenizer
+from verax.problem.text.problems import TokenLabelScore, words_in_question
+from verax.problem.text.tokens import TextInputs, tokenized
+from verax.scoring.scorer import Scorer
+
+_ABOUT_TEXTS = ("text_column", "word_column", "unit", "replace")
+_NOT_ABOUT_TEXTS = {
+    "background": "",
+    "features": "; unit= says what a feature is",
+    "baselines": "; replace= says what tokens become",
+    "missing": "",
+    "trust": "",
+}
+
+
+def check_no_texts(files: ProblemFiles) -> None:
+    """Raise for arguments about texts beside a model that takes none."""
+    for name in _ABOUT_TEXTS:
+        if getattr(files, name) is not None:
+            raise ValueError(f"{name}: is about texts, and their model is a folder of transformers; got {files.model}.")
+
+
+def open_texts(
+    files: ProblemFiles, attributions: Sequence[Path], settings: Mapping[str, Any]
+) -> tuple[Problem, dict[str, Any]]:
+    """Check the folder, read and tokenize the texts, read attributions; the model itself is opened last."""
+    for argument, hint in _NOT_ABOUT_TEXTS.items():
+        if getattr(files, argument) not in (None, False):
+            raise ValueError(f"{argument}: texts and a folder of transformers have no use for it{hint}.")
+    check_settings(files)
+    tagger = check_folder(files.model)
+    if tagger != (files.word_column is not None):
+        got = "there are none for each word in" if files.word_column else "say the word whose class counts, for"
+        raise ValueError(f"word_column: it is about classes of words; {got} {files.model}.")
+    texts = read_texts(files.inputs, files.text_column or "text")
+    words = None if files.word_column is None else read_texts(files.inputs, files.word_column, "--word-column")
+    tokenizer = open_tokenizer(files.model)
+    unit: Any = files.unit or "token"
+    how: Any = files.replace
+
+    def read(other: Any) -> TextInputs:
+        if words is None:
+            return tokenized(tokenizer, other, unit=unit, replace=how)
+        return words_in_question(tokenizer, other, words, unit, how)
+
+    try:
+        rows = read(texts)
+    except ValueError as error:
+        raise ValueError(f"{files.inputs}: {error}") from None
+    numbers = read_token_attributions(attributions, rows)
+    model = open_classifier(files.model, words=tagger)
+    scorer = Scorer(TokenLabelScore(model) if tagger else model, returns=files.returns, device=files.device)
+    return problem_of(scorer, rows, None if tagger else read, **settings), numbers
+
 
 TEXTS = (".csv", ".jsonl", ".parquet")
 _ATTRIBUTIONS, _TOKENS = "attributions", "tokens"  # keys of a line, or columns
-_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -21,12 +75,11 @@ class TokenNumbers:
     """One attribution of some texts."""
 
     rows: Any  # the numbers of each text, or an array of them all
-    tokens: list[list[str] | None] | None  # what they belong to, of each text where the file says it
+    tokens: Sequence[list[str] | None] | None  # what they belong to, of each text where the file says it
     source: str  # the file
 
 
 def read_texts(path: Path, column: str = "text", option: str = "--text-column") -> list[str]:
-    """Read the texts of a file, one per row."""
     suffix = _checked_suffix(path, TEXTS)
     if suffix == ".jsonl":
         return [_text(path, number, line, column, option) for number, line in _lines(path)]
@@ -49,22 +102,18 @@ def read_token_attributions(paths: Iterable[Path], inputs: TextInputs) -> dict[s
 
 def _attributions(path: Path) -> dict[str, TokenNumbers]:
     suffix = _checked_suffix(path, (".jsonl", *(suffix_name for suffix_name in SUFFIXES if suffix_name != ".csv")))
-    if suffix == ".jsonl":
-        lines = {f"line {number}": line for number, line in _lines(path)}
-    elif suffix == ".parquet":
-        lines = _list_column(path)
-    else:
+    if suffix not in (".jsonl", ".parquet"):
         return {name: TokenNumbers(array.values, None, array.source) for name, array in read_arrays(path).items()}
-    rows = [_numbers(path, where, line) for where, line in lines.items()]
-    return {path.stem: TokenNumbers([row for row, _ in rows], [tokens for _, tokens in rows], str(path))}
+    lines = _list_column(path) if suffix == ".parquet" else {f"line {number}": line for number, line in _lines(path)}
+    rows, tokens = zip(*(_numbers(path, where, line) for where, line in lines.items()), strict=True)
+    return {path.stem: TokenNumbers(list(rows), tokens, str(path))}
 
 
 def _list_column(path: Path) -> dict[str, Any]:
     """Lists of numbers in a table, as lines: the column called attributions, or the only one that holds such lists."""
     table = read_table(path)
-    numeric = [
-        column.name for column in table if getattr(column.dtype, "inner", None) and column.dtype.inner.is_numeric()
-    ]
+    inner = {column.name: getattr(column.dtype, "inner", None) for column in table}
+    numeric = [name for name, kind in inner.items() if kind is not None and kind.is_numeric()]
     name = _ATTRIBUTIONS if _ATTRIBUTIONS in numeric else numeric[0] if len(numeric) == 1 else None
     if name is None:
         raise ValueError(
@@ -76,7 +125,6 @@ def _list_column(path: Path) -> dict[str, Any]:
 
 
 def _fitted(numbers: TokenNumbers, inputs: TextInputs) -> Any:
-    """One attribution as an array, or what does not fit, with the file's name."""
     if (count := len(numbers.rows)) != len(inputs):
         raise ValueError(f"{numbers.source}: expected one row for each of {len(inputs)} texts, got {count}.")
     for row, tokens in enumerate(numbers.tokens or ()):
@@ -121,16 +169,16 @@ def _lines(path: Path) -> list[tuple[int, Any]]:
         lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path}: expected text in UTF-8.") from None
-    by_place = []
+    numbered = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                by_place.append((number, json.loads(line)))
+                numbered.append((number, json.loads(line)))
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}: line {number} is no JSON ({error}).") from None
-    if not by_place:
+    if not numbered:
         raise ValueError(f"{path}: expected a line for each text, got none.")
-    return by_place
+    return numbered
 
 
 def _text(path: Path, number: int, line: Any, column: str, option: str) -> str:
@@ -144,22 +192,13 @@ def _text(path: Path, number: int, line: Any, column: str, option: str) -> str:
 
 
 def _numbers(path: Path, where: str, line: Any) -> tuple[list[float], list[str] | None]:
-    """The attributions of a text, and their tokens where they are named."""
-    if not isinstance(line, dict):
-        return _checked_numbers(path, where, line), None
-    values, tokens = _checked_numbers(path, where, line.get(_ATTRIBUTIONS)), line.get(_TOKENS)
-    if tokens is None:
-        return values, None
-    listed_words = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
-    if not listed_words or len(tokens) != len(values):
-        raise ValueError(f"{path}: {where}: expected one token for each of its {len(values)} attributions.")
-    return values, tokens
-
-
-def _checked_numbers(path: Path, where: str, values: Any) -> list[float]:
+    values, tokens = (line.get(_ATTRIBUTIONS), line.get(_TOKENS)) if isinstance(line, dict) else (line, None)
     if not isinstance(values, list) or any(type(value) not in (int, float) for value in values):
         raise ValueError(f"{path}: {where}: expected a list of numbers, or an object with one as {_ATTRIBUTIONS!r}.")
     for value in values:
-        if not abs(value) <= _LARGEST:  # a whole number may be too large for a float
+        if not abs(value) <= sys.float_info.max:  # a whole number may be too large for a float
             raise ValueError(f"{path}: {where}: expected finite numbers, got {value!s:.20}.")
-    return [float(value) for value in values]
+    words = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
+    if tokens is not None and not (words and len(tokens) == len(values)):
+        raise ValueError(f"{path}: {where}: expected one token for each of its {len(values)} attributions.")
+    return [float(value) for value in values], tokens
