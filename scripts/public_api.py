@@ -44,9 +44,11 @@ def lines() -> Iterator[str]:
 
 
 def members(kind: type) -> Iterator[str]:
-    """What a class itself defines, but for the fields of its constructor; public bases have lines of their own."""
+    """What a class defines, itself or by a private base, but for its fields; public bases have lines of their own."""
     fields = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
-    for name in sorted({name for name in vars(kind) if name[0] != "_"} - fields):
+    public = {id(getattr(module, name)) for module in modules() for name in module.__all__} - {id(kind)}
+    bases = [base for base in kind.__mro__ if base.__module__.startswith("verax") and id(base) not in public]
+    for name in sorted({name for base in bases for name in vars(base) if name[0] != "_"} - fields):
         yield f"{name}{parameters(getattr(kind, name))}"
 
 
