@@ -3,7 +3,8 @@
 Threads that wait for each other at the end of each layer turn in place by default: beside another program they keep the
 core from the thread that has work. ``OMP_WAIT_POLICY=passive``, set before torch is loaded, lets them sleep. Rows per
 second of the paper's network in four processes, each repeat in a fresh one: alone or beside a process for each core
-that only counts, under each policy. ``python benchmarks/busy.py``; begin on a quiet machine, the load is in the result.
+that only counts, under each policy. ``python benchmarks/busy.py``; begin on a quiet machine: the load before and after is
+in the result.
 """
 
 import contextlib
@@ -55,6 +56,8 @@ def main() -> None:
     options = arguments(__doc__)
     rows = 20_000 if options.quick else ROWS
     print_header(f"{THREADS} threads, {rows:,} rows of the paper's network")
+    before = os.getloadavg()
+    print(f"load before: {before[0]:.1f} (one minute), {before[1]:.1f} (five)\n")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     speeds: dict[str, list[float]] = {f"{load}, {policy}": [] for load in ("quiet", "busy") for policy in POLICIES}
     for _ in range(1 if options.quick else options.repeats):
@@ -63,7 +66,7 @@ def main() -> None:
                 for policy in POLICIES:
                     speeds[f"{load}, {policy}"].append(measured(policy, rows))
     print_table(("machine, threads wait", "rows/s"), [(name, f"{median(all_):,.0f}") for name, all_ in speeds.items()])
-    print(write_results("busy", options, rows=rows, threads=THREADS, rows_per_second=speeds))
+    print(write_results("busy", options, rows=rows, threads=THREADS, load_before=before, rows_per_second=speeds))
 
 
 if __name__ == "__main__":
