@@ -3,8 +3,8 @@
 Threads that wait for each other at the end of each layer turn in place by default: beside another program they keep the
 core from the thread that has work. ``OMP_WAIT_POLICY=passive``, set before torch is loaded, lets them sleep. Rows per
 second of the paper's network in four processes, each repeat in a fresh one: alone or beside a process for each core
-that only counts, under each policy. ``python benchmarks/busy.py``; begin on a quiet machine: the load before and after is
-in the result.
+that only counts, under each policy. ``python benchmarks/busy.py``; begin on a quiet machine: the result
+has the load before and after.
 """
 
 import contextlib
