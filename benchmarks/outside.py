@@ -50,7 +50,8 @@ def main() -> None:
 
 
 def part_names() -> list[str]:
-    return sorted(module.name for module in pkgutil.iter_modules(outside_parts.__path__))
+    names = (module.name for module in pkgutil.iter_modules(outside_parts.__path__))
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def part(name: str) -> ModuleType:

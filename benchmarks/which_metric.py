@@ -22,29 +22,14 @@ import torch
 from torch import Tensor, nn
 
 import verax
+from verax import metrics
 from verax.auditing import cases
 from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, case_subject, unsupported_reason
 from verax.auditing.known_truth.base import Case, Truth
 from verax.auditing.trials.base import NOISES
 from verax.auditing.trials.damage import FallsWithDamage
 from verax.auditing.trials.truth import PeaksAtTruth, TruthWins, differs
-from verax.metrics import (
-    Comprehensiveness,
-    Deletion,
-    DirectedPredictionChange,
-    EffectCorrelation,
-    Infidelity,
-    Insertion,
-    Kind,
-    LocalPredictionChange,
-    Metric,
-    PredictionChange,
-    SensitivityN,
-    Sufficiency,
-    SymmetricRelevanceGain,
-    cmi,
-    pes,
-)
+from verax.metrics import Kind, Metric, cmi, pes
 from verax.problem.replacement import BASELINE
 
 PAGE = Path(__file__).parent.parent / "docs" / "which-metric.md"
@@ -86,35 +71,37 @@ SHOWN = (
 
 DRAWS = (20, 160, 640, 1280)
 OURS: dict[str, Metric] = {
-    "LPC": LocalPredictionChange(),
-    "LPC, epsilon 0.2": LocalPredictionChange(epsilon=0.2),
-    **{f"Effect correlation, {n} draws": EffectCorrelation(samples=n) for n in DRAWS[:3]},
-    **{f"Infidelity, {n} draws": Infidelity(samples=n) for n in DRAWS},
-    "Infidelity without normalisation, 640 draws": Infidelity(normalize=False),
-    "DPC, by magnitude": DirectedPredictionChange(order="magnitude"),
-    "DPC, signed": DirectedPredictionChange(order="signed"),
-    "DPC, literal": DirectedPredictionChange(order="literal"),
-    "DPC, MoRF area": DirectedPredictionChange("magnitude", area="morf"),
-    "DPC, signed, MoRF area": DirectedPredictionChange(order="signed", area="morf"),
-    "DPC, 4 steps, sum": DirectedPredictionChange("magnitude", steps=4),
-    "DPC, 4 steps, dot": DirectedPredictionChange("magnitude", steps=4, rule="dot"),
-    "DPC, 4 steps, coherent": DirectedPredictionChange("magnitude", steps=4, rule="coherent"),
-    "DPC, 4 steps, coherent, MoRF area": DirectedPredictionChange("magnitude", steps=4, rule="coherent", area="morf"),
+    "LPC": metrics.LocalPredictionChange(),
+    "LPC, epsilon 0.2": metrics.LocalPredictionChange(epsilon=0.2),
+    **{f"Effect correlation, {n} draws": metrics.EffectCorrelation(samples=n) for n in DRAWS[:3]},
+    **{f"Infidelity, {n} draws": metrics.Infidelity(samples=n) for n in DRAWS},
+    "Infidelity without normalisation, 640 draws": metrics.Infidelity(normalize=False),
+    "DPC, by magnitude": metrics.DirectedPredictionChange(order="magnitude"),
+    "DPC, signed": metrics.DirectedPredictionChange(order="signed"),
+    "DPC, literal": metrics.DirectedPredictionChange(order="literal"),
+    "DPC, MoRF area": metrics.DirectedPredictionChange("magnitude", area="morf"),
+    "DPC, signed, MoRF area": metrics.DirectedPredictionChange(order="signed", area="morf"),
+    "DPC, 4 steps, sum": metrics.DirectedPredictionChange("magnitude", steps=4),
+    "DPC, 4 steps, dot": metrics.DirectedPredictionChange("magnitude", steps=4, rule="dot"),
+    "DPC, 4 steps, coherent": metrics.DirectedPredictionChange("magnitude", steps=4, rule="coherent"),
+    "DPC, 4 steps, coherent, MoRF area": metrics.DirectedPredictionChange(
+        "magnitude", steps=4, rule="coherent", area="morf"
+    ),
     **{
-        f"Effect correlation (removal), {n} draws": EffectCorrelation(perturbation="baseline", samples=n)
+        f"Effect correlation (removal), {n} draws": metrics.EffectCorrelation(perturbation="baseline", samples=n)
         for n in DRAWS[:3]
     },
-    **{f"Infidelity (removal), {n} draws": Infidelity(perturbation="baseline", samples=n) for n in DRAWS},
-    "Infidelity (removal) of slopes, 640 draws": Infidelity(perturbation="baseline", effect="dot"),
-    "Sensitivity-N, 3 x 64 draws": SensitivityN(sizes=(1, 2, 4)),
-    "PC": PredictionChange(),
-    "PC, MoRF area": PredictionChange(area="morf"),
-    "PC, by magnitude": PredictionChange(order="magnitude"),
-    "SRG (plain area)": SymmetricRelevanceGain(),
-    "Deletion": Deletion(),
-    "Insertion": Insertion(),
-    "Comprehensiveness": Comprehensiveness(),
-    "Sufficiency": Sufficiency(),
+    **{f"Infidelity (removal), {n} draws": metrics.Infidelity(perturbation="baseline", samples=n) for n in DRAWS},
+    "Infidelity (removal) of slopes, 640 draws": metrics.Infidelity(perturbation="baseline", effect="dot"),
+    "Sensitivity-N, 3 x 64 draws": metrics.SensitivityN(sizes=(1, 2, 4)),
+    "PC": metrics.PredictionChange(),
+    "PC, MoRF area": metrics.PredictionChange(area="morf"),
+    "PC, by magnitude": metrics.PredictionChange(order="magnitude"),
+    "SRG (plain area)": metrics.SymmetricRelevanceGain(),
+    "Deletion": metrics.Deletion(),
+    "Insertion": metrics.Insertion(),
+    "Comprehensiveness": metrics.Comprehensiveness(),
+    "Sufficiency": metrics.Sufficiency(),
 }
 
 
@@ -165,7 +152,7 @@ def files_of(found: Sequence[Finding], costs: dict[str, str]) -> dict[str, str]:
     """The tables of all metrics and readings, by file."""
     lost = [f"cases lost: {name}" for name in FALSE]
     head = ("metric", "rates", *FALSE, *lost, "finds damage of", "peak", "model rows")
-    metrics = [
+    lines = [
         (
             name,
             kind,
@@ -178,7 +165,7 @@ def files_of(found: Sequence[Finding], costs: dict[str, str]) -> dict[str, str]:
         for name, kind in kinds().items()
     ]
     return {
-        "which-metric.csv": as_csv([head, *metrics]),
+        "which-metric.csv": as_csv([head, *lines]),
         "which-metric-cases.csv": as_csv(by_case(found)),
         "which-metric-limits.csv": as_csv(of_limits(found)),
     }
@@ -307,10 +294,10 @@ def by_case(found: Sequence[Finding]) -> list[Sequence[str]]:
 def of_limits(found: Sequence[Finding]) -> list[Sequence[str]]:
     """The share of the exact limit that the truth reaches, by metric and case, where the limit is known."""
     exact = {(one.metric, one.case): one.value for one in found if one.trial == LIMIT}
-    metrics, names = (list(dict.fromkeys(key[place] for key in exact)) for place in (0, 1))
+    limited, names = (list(dict.fromkeys(key[place] for key in exact)) for place in (0, 1))
     lines = [
         (metric, *("-" if (share := exact.get((metric, case))) is None else f"{share:.2f}" for case in names))
-        for metric in metrics
+        for metric in limited
     ]
     return [("metric", *names), *lines]
 

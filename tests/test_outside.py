@@ -179,17 +179,18 @@ def test_backgrounds_are_those_of_shap_and_shapiq(outside: ModuleType) -> None:
     assert len(measured["same"]) == 6
     assert max(measured["same"].values()) < 1e-12
     apart = [one["mean row"] for one in measured["conditional"]]
-    assert (f"{min(apart):.2f}", f"{max(apart):.2f}") == ("0.75", "0.84")  # as the docstring of Conditional says
-    assert max(one["drawn"] for one in measured["conditional"]) < 0.1
+    assert (f"{min(apart):.2f}", f"{max(apart):.2f}") == ("0.44", "0.88")  # as the docstring of Conditional says
+    assert max(one["drawn"] for one in measured["conditional"]) < 0.15
 
 
-def test_kernel_shap_leaves_least_error_where_the_page_says(outside: ModuleType) -> None:
-    upto = {"network, 10 features": 512, "boosted trees, 30 features": 1024, "text, 12 words": 512}
+def test_kernel_shap_leaves_least_error_with_every_budget(outside: ModuleType) -> None:
     for game in outside.stored()["shapley"]["measured"]["games"]:
         for budget in {line["budget"] for line in game["lines"]}:
-            lines = [line for line in game["lines"] if line["budget"] == budget]
-            first = min(lines, key=lambda line: line["error"])["who"]
-            assert (first == "Verax KernelShap") == (budget <= upto[game["game"]]), (game["game"], budget)
+            errors = {line["who"]: line["error"] for line in game["lines"] if line["budget"] == budget}
+            others = {name: error for name, error in errors.items() if not name.startswith("Verax")}
+            assert errors["Verax KernelShap"] < min(others.values()), (game["game"], budget)
+            permutations = errors.get("shap Permutation", math.inf)
+            assert errors["Verax PermutationShap"] < permutations, (game["game"], budget)
         assert 0.93 < game["coverage"]["Verax KernelShap"] <= 1
 
 

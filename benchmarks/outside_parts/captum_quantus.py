@@ -43,8 +43,9 @@ class Case:
         model: From rows to the score that is followed.
         rows: What is explained.
         attributions: What is rated.
-        perturbation: ``"small"``, the same small number for every element, or which elements go to 0.
-        expected: What Captum's test expects.
+        perturbation: ``"small"``, the same small number for every element, ``"to ones"``, all elements go to 1, or
+            which elements go to 0.
+        expected: What Captum's test expects, of all rows or of each.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Case:
     rows: Tensor
     attributions: Tensor
     perturbation: str
-    expected: float
+    expected: Any
 
     def perturbed(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The perturbation of each row, one draw after another, and the rows without it."""
@@ -61,6 +62,8 @@ class Case:
             if rows.shape[1:] == (2,):  # two inputs of one number each, of which the second moves further
                 by[:, 1] = 0.0121
             return by, rows - by
+        if self.perturbation == "to ones":
+            return torch.ones_like(rows), torch.ones_like(rows)
         fixed = FIXED[self.perturbation].to(rows)
         wide = rows.shape[1] // fixed.shape[1]
         kept = 1 - fixed.repeat(len(rows) // len(fixed), wide)
@@ -69,7 +72,7 @@ class Case:
 
 def cases() -> list[Case]:
     """The checks of Captum's tests that rest on numbers, in float64."""
-    return [*_of_two_inputs(), _of_arguments(), _of_images(), _of_many_outputs(), *_of_sensitivity()]
+    return [*_of_two_inputs(), _of_arguments(), _of_images(), *_of_many_outputs(), *_of_sensitivity()]
 
 
 def _of_two_inputs() -> list[Case]:
@@ -104,18 +107,29 @@ def _of_images() -> Case:
     return Case(name, lambda rows: model(rows)[:, 1], rows, slopes.detach(), "small", 0.0)
 
 
-def _of_many_outputs() -> Case:
+def _of_many_outputs() -> list[Case]:
+    """Slopes, and integrated gradients from ones to rows that go there: their distance from the score is squared."""
     model = basic_models.BasicModel_MultiLayer().double()
     rows, targets = torch.arange(1, 13).double().view(4, 3), [(0, 1, 1), (0, 1, 1), (1, 1, 1), (0, 1, 1)]
-    slopes = Saliency(model).attribute(rows, target=targets, additional_forward_args=(None, True))
+    added = rows.clone()
 
     def score(rows: Tensor) -> Tensor:
         repeats = len(rows) // len(targets)
         first, second, third = torch.tensor(targets).repeat_interleave(repeats, dim=0).T
-        found: Tensor = model(rows, None, True)[torch.arange(len(rows)), first, second, third]
+        outputs = model(rows, added.repeat_interleave(repeats, dim=0), True)
+        found: Tensor = outputs[torch.arange(len(rows)), first, second, third]
         return found
 
-    return Case("BasicModel_MultiLayer, three target numbers, saliency", score, rows, slopes.detach(), "small", 0.0)
+    slopes = Saliency(model).attribute(rows, target=targets, additional_forward_args=(added, True))
+    integrated = IntegratedGradients(model).attribute(
+        rows, torch.ones_like(rows), target=targets, additional_forward_args=(added, True)
+    )
+    name = "BasicModel_MultiLayer, three target numbers"
+    squared = torch.tensor([0.10686, 0.0, 0.0, 0.0], dtype=torch.float64)
+    return [
+        Case(f"{name}, saliency", score, rows, slopes.detach(), "small", 0.0),
+        Case(f"{name}, integrated gradients from ones", score, rows, integrated.detach(), "to ones", squared),
+    ]
 
 
 def _of_sensitivity() -> list[Case]:

@@ -1,6 +1,5 @@
 """Kernel SHAP: the sizes of its coalitions, and its fit against one that is written down plainly."""
 
-import itertools
 import math
 
 import numpy as np
@@ -11,9 +10,10 @@ import calls
 import verax
 from attribution.games import Recorded
 from attribution.networks import mlp, rows
-from verax.attribution import KernelShap, interactions, kernel_shap
+from verax.attribution import KernelShap, interactions
 from verax.attribution.interactions import _Regression
 from verax.attribution.kernel_shap import pair_weights, pairs_by_size, size_sequence
+from verax.attribution.shapley import exact_shapley
 
 
 @pytest.mark.parametrize("features", [4, 7, 12, 64])
@@ -73,34 +73,44 @@ def test_up_to_as_many_pairs_as_features_the_fit_is_the_constrained_regression(f
     np.testing.assert_allclose(found, even + wanted, atol=1e-9)
 
 
+@pytest.mark.parametrize("tilt", [0.0, 0.4])
 @pytest.mark.parametrize("samples", [24, 60, 120])
-def test_interactions_are_those_of_one_covariance_in_full(samples, monkeypatch):
-    """Every odd set of features written out: ridge regression on its products, generalised least squares of slopes."""
+def test_interactions_are_those_of_one_covariance_in_full(samples, tilt, monkeypatch):
+    """The covariance of all coalitions' scores written out, and Shapley values as sums over them."""
     features, reach, noise = 7, np.linspace(0.1, 0.6, 7), 0.03
-    monkeypatch.setattr(
-        _Regression, "tuned", lambda self, _: (torch.tensor(reach)[None], self.noise.new_tensor([noise]))
+    some = interactions._Covariance(
+        torch.tensor(reach)[None], torch.tensor([tilt]).double(), torch.tensor([noise]).double()
     )
+    monkeypatch.setattr(_Regression, "tuned", lambda self, _: some)
     found, kept, scores, ends = drawn_pairs(features, samples)
-    sets = [one for size in (3, 5, 7) for one in itertools.combinations(range(features), size)]
-    prior = np.array([reach[list(one)].prod() for one in sets])
-    prior /= prior.sum()
-    signs = np.vstack([2 * kept[::2] - 1, np.ones(features)])
+    every = (np.arange(2**features)[:, None] >> np.arange(features)) % 2
+    sign, rows = 2 * every - 1, np.append(kept[::2] @ 2 ** np.arange(features), 2**features - 1).astype(int)
+    covariance = np.exp(tilt * np.add.outer(sign.sum(1), sign.sum(1)))
+    covariance *= (1 + reach * sign[:, None] * sign).prod(2)
+    odd = np.eye(2**features)[rows] / 2 - np.eye(2**features)[::-1][rows] / 2
+    shapley = exact_shapley(torch.eye(2**features)).T.numpy()
+    of_pairs, of_values = odd @ covariance @ odd.T, shapley @ covariance @ odd.T
+    scale = np.diagonal(of_pairs).mean() - reach.sum()  # without sets of one feature
     wanted = np.append((scores[::2] - scores[1::2]) / 2, (ends[1] - ends[0]) / 2)
     weights = kernel_weights(kept)[::2]
-    products = np.stack([signs[:, list(one)].prod(1) for one in sets], axis=1)
-    covariance = products * prior @ products.T + np.diag(np.append(noise * weights.mean() / weights, 0) + 1e-9)
-    inverse = np.linalg.inv(covariance)
+    total = of_pairs / scale + np.diag(np.append(noise * weights.mean() / weights, 0) + 1e-9)
+    inverse, signs = np.linalg.inv(total), sign[rows]
     slopes = np.linalg.solve(signs.T @ inverse @ signs, signs.T @ inverse @ wanted)
-    coefficients = prior * (products.T @ inverse @ (wanted - signs @ slopes))
-    values = 2 * slopes
-    for one, coefficient in zip(sets, coefficients, strict=True):
-        values[list(one)] += 2 * coefficient / len(one)
+    values = 2 * slopes + of_values / scale @ inverse @ (wanted - signs @ slopes)
     np.testing.assert_allclose(found, values, atol=1e-6)
 
 
-def test_interactions_of_three_features_are_found_from_few_coalitions(monkeypatch):
-    """Far fewer than all 2^16, and closer than the regression of a sum over features comes."""
-    features = 16
+@pytest.mark.parametrize("samples", [400, 1500])
+def test_few_interactions_of_three_features_are_found_exactly(samples):
+    """Far fewer coalitions than all 2^16, and standard errors that know it."""
+    problem, exact = game_of_triples(16)
+    found = verax.explain(problem, {"few": KernelShap(samples)})
+    torch.testing.assert_close(found["few"][0], exact, rtol=0, atol=1e-8)
+    assert float(found.standard_errors["few"].max()) < 1e-7
+
+
+def game_of_triples(features):
+    """A sum over features and four interactions of three, and its Shapley values."""
     triples = torch.tensor([[0, 1, 2], [3, 4, 5], [1, 6, 9], [2, 10, 12]])
     effects = torch.tensor([2.0, -1.5, 1.0, 3.0], dtype=torch.float64)
     slopes = torch.linspace(-1, 1, features, dtype=torch.float64)
@@ -109,12 +119,22 @@ def test_interactions_of_three_features_are_found_from_few_coalitions(monkeypatc
     def score(x):
         return x @ slopes + x[:, triples].prod(2) @ effects
 
-    problem = calls.problem(verax.Scorer(score, returns="values"), torch.ones(1, features, dtype=torch.float64))
-    methods = [KernelShap(1500, seed) for seed in range(5)]
-    closer = [float((method(problem)[0] - exact).norm()) for method in methods]
-    monkeypatch.setattr(kernel_shap, "fitted", lambda *given: interactions.Fit(given[-1], given[-1]))
-    alone = [float((method(problem)[0] - exact).norm()) for method in methods]
-    assert np.mean(closer) < np.mean(alone) / 2
+    return calls.problem(verax.Scorer(score, returns="values"), torch.ones(1, features, dtype=torch.float64)), exact
+
+
+def test_what_gets_smaller_with_each_feature_kept_is_found_from_few_coalitions(monkeypatch):
+    """Nothing but the tilt knows that coalitions of few features matter most: without it errors are larger."""
+    features = 12
+    rates = torch.linspace(0.4, 1.2, features, dtype=torch.float64)
+    scorer = verax.Scorer(lambda x: (-x @ rates).exp(), returns="values")
+    problem = calls.problem(scorer, torch.ones(1, features, dtype=torch.float64))
+    exact = KernelShap(2**features)(problem)
+    methods = [KernelShap(250, seed) for seed in range(3)]
+    tilted = [float((method(problem) - exact).norm()) for method in methods]
+    monkeypatch.setattr(interactions, "_TILTS", (0.0,))
+    level = [float((method(problem) - exact).norm()) for method in methods]
+    assert max(tilted) < 0.02 * float(exact.norm())
+    assert np.mean(tilted) < np.mean(level) / 2
 
 
 def test_many_pairs_are_fitted_in_parts(monkeypatch):
@@ -122,7 +142,7 @@ def test_many_pairs_are_fitted_in_parts(monkeypatch):
     exact, whole = KernelShap(4096)(problem), KernelShap(1200)(problem)
     monkeypatch.setattr(interactions, "_AT_ONCE", 200)
     parts = KernelShap(1200)(problem)
-    assert 0 < float((parts - whole).norm()) < float((parts - exact).norm()) < 0.05 * float(exact.norm())
+    assert float((whole - exact).norm()) < float((parts - exact).norm()) < 0.05 * float(exact.norm())
     torch.testing.assert_close(parts.sum(1), exact.sum(1), rtol=0, atol=1e-10)
 
 
@@ -140,13 +160,16 @@ def test_the_likelihood_grows_as_its_slope_says():
     signs = torch.where(torch.rand(2, 30, 5, generator=generator) < 0.5, 1.0, -1.0).double()
     wanted, noises = (torch.rand(*shape, generator=generator).double() for shape in ((2, 30), (30,)))
     game = _Regression(signs, wanted, noises)
-    place = torch.rand(2, 6, generator=generator).double() - 1.5
+    place = torch.rand(2, 7, generator=generator).double() + torch.tensor([-1.5] * 6 + [1.0])
 
-    def likelihood(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return game._likelihood_and_slope(at[:, :-1].sigmoid(), at[:, -1].exp())
+    def likelihood(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return game._likelihood_and_slope(
+            interactions._Covariance(at[:, :-2].sigmoid(), at[:, -1] / 4, at[:, -2].exp())
+        )
 
-    _, slope = likelihood(place)
-    for parameter in range(6):
-        move = 1e-5 * (torch.arange(6) == parameter)
+    _, slope, information = likelihood(place)
+    assert float(torch.linalg.eigvalsh(information).min()) > 0
+    for parameter in range(7):
+        move = 1e-5 * (torch.arange(7) == parameter)
         difference = (likelihood(place + move)[0] - likelihood(place - move)[0]) / 2e-5
         torch.testing.assert_close(slope[:, parameter], difference, rtol=1e-5, atol=1e-5)

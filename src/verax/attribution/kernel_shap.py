@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from verax.attribution.family import input_keys
-from verax.attribution.interactions import Fit, fitted
+from verax.attribution.interactions import fitted
 from verax.attribution.shapley import Draws, ShapleyFamily, _Sampled
+from verax.attribution.triples import Fit
 from verax.core import noise, palette
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
@@ -31,10 +32,11 @@ class KernelShap(_Sampled):
 
     Coalitions are drawn in pairs with their complements: first each feature alone, then each size equally often, which
     are the regression's leverage scores, and without repetition; a size of which all were drawn counts exactly. Where
-    there are more pairs than features, what a sum over features misses is taken for interactions of three features and
-    more, as a Gaussian process whose Shapley values have a closed form (pairs hold none of two features), and for noise
-    with the weights above as far as it is not smooth. The values always sum to the difference of the scores of the
-    input and of the baseline. With fewer coalitions than features, what they leave open is shared out evenly.
+    there are more pairs than features, what a sum over features misses is explained by few interactions of three
+    features where these suffice, as in trees (pairs hold none of two features). Otherwise it is taken for a Gaussian
+    process whose Shapley values have a closed form, and for noise with the weights above as far as it is not smooth.
+    The values always sum to the difference of the scores of the input and of the baseline. With fewer coalitions than
+    features, what they leave open is shared out evenly.
 
     Args:
         samples: Model rows per input, those of the input and of the baseline included. Budgets are prefixes: the first
@@ -58,7 +60,7 @@ class KernelShap(_Sampled):
     citation: ClassVar[str] = (
         "Lundberg, Lee: A unified approach to interpreting model predictions, NeurIPS 2017; paired: Covert, Lee: "
         "Improving KernelSHAP, AISTATS 2021; leverage scores: Musco, Witter: Provably accurate Shapley value "
-        "estimation via leverage score sampling, ICLR 2025"
+        "estimation via leverage score sampling, ICLR 2025; few interactions of odd order: Fumagalli et al., 2026"
     )
 
     @property
@@ -79,7 +81,7 @@ class _Pairs(Draws):
 class KernelShapFamily(ShapleyFamily):
     """One draw of pairs; every budget fits the scores of its first ones."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     def used(self, features: int, samples: int) -> int:
         """As many pairs as fit beside the input and the baseline."""

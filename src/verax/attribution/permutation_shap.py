@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from verax.attribution.family import input_keys
-from verax.attribution.interactions import Fit
 from verax.attribution.kernel_shap import fit_of_pairs
 from verax.attribution.shapley import Draws, ShapleyFamily, _Sampled
+from verax.attribution.triples import Fit
 from verax.core import noise, palette
 from verax.core.shapes import Bool, Float, Int
 from verax.problem.problem import Problem
 
+_TURNS = 3  # orders from one, each turned further
 _FITTED = 4  # walks from which more sets are known than features
 
 
@@ -26,6 +27,7 @@ class PermutationShap(_Sampled):
     A walk starts at the baseline and lets one feature after the other take its value from the input; a feature's
     contribution is how far the score moves when it joins, and its value is the mean over walks. Every second walk goes
     the order of the one before backwards, so that it meets the complements of its coalitions (Mitchell et al. 2022).
+    Three orders are one random order, turned by a third: a feature joins early, halfway and late.
 
     From the second walk there and back on, contributions are not averaged: all sets that were met are fitted together,
     with the interactions that ``KernelShap`` allows for, which leaves less error from the same rows.
@@ -75,7 +77,7 @@ class _Walks(Draws):
 class PermutationShapFamily(ShapleyFamily):
     """One sequence of walks; every budget takes the mean of its first ones."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     def used(self, features: int, samples: int) -> int:
         """Whole walks, as many back as there where they are fitted; or a part of the first one."""
@@ -87,8 +89,11 @@ class PermutationShapFamily(ShapleyFamily):
         """Draw orders; the points of each walk come halfway first, so that a part of it spans all of it."""
         length = max(1, features - 1)
         keys = input_keys(problem, which, self.seed, "permutation-shap")
-        lots = noise.drawn_words(keys, 0, max(1, -(-count // (2 * length))), features)
+        orders = max(1, -(-count // (2 * length)))
+        lots = noise.drawn_words(keys, 0, -(-orders // _TURNS), features)
         joins = lots.argsort(dim=-1, stable=True).argsort(dim=-1)
+        turns = torch.tensor([0, *halfway_first(_TURNS)], device=which.device) * features // _TURNS
+        joins = ((joins[:, :, None] + turns[:, None]) % features).flatten(1, 2)[:, :orders]
         points = torch.tensor(halfway_first(features), device=which.device)
 
         def kept(at: Int[Tensor, " rows"], number: Int[Tensor, " rows"]) -> Bool[Tensor, "rows features"]:

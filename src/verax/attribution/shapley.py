@@ -11,7 +11,7 @@ from torch import Tensor
 from verax.attribution.base import Attribution
 from verax.attribution.coalitions import Kept, Over, by_count, coalition_scores, spread_evenly
 from verax.attribution.family import Family, Piece, Place
-from verax.attribution.interactions import Fit
+from verax.attribution.triples import Fit
 from verax.core.arguments import checked_choice, checked_count, checked_seed, settle
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
