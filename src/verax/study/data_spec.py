@@ -1,5 +1,6 @@
 """What a spec says about data, models and attributions: which, where they are, and how predictions are explained."""
 
+import functools
 import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,10 +137,9 @@ class AttributionsSpec(SpecTable):
             >>> [len(AttributionsSpec(every=every).configurations("tabular")) for every in (1, 10)]
             [775, 119]
         """
-        whole = grid(
-            modality, scale_kernel=self.scale_kernel, distance=self.lime_distance, random_seeds=self.random_seeds
-        )
-        chosen = thinned(whole, self.every) if self.grid else []
+        chosen: list[Attribution] = []
+        if self.grid:
+            chosen += thinned(_grid(modality, self.scale_kernel, self.lime_distance, self.random_seeds), self.every)
         chosen += thinned(removals(modality), self.every) if self.removals else []
         chosen += [configuration(settings) for settings in self.others]
         unsuitable = dict.fromkeys(type(method).__name__ for method in chosen if modality not in method.modalities)
@@ -149,6 +149,11 @@ class AttributionsSpec(SpecTable):
         if not chosen:
             raise ValueError("attributions: expected grid = true, removals = true or some others, got none")
         return list(dict.fromkeys(chosen))
+
+
+@functools.cache  # it is asked for some ten times in a run
+def _grid(modality: Modality, scale_kernel: bool, distance: Distance, random_seeds: int) -> tuple[Attribution, ...]:
+    return tuple(grid(modality, scale_kernel=scale_kernel, distance=distance, random_seeds=random_seeds))
 
 
 def thinned(configurations: Sequence[Attribution], every: int) -> list[Attribution]:
