@@ -97,9 +97,9 @@ def frame_columns(frame: Any, background: Any, categorical: Sequence[str]) -> tu
         if kind in "iuf" and str(name) not in categorical:
             columns.append(Column(str(name), None, dtype, name))
             continue
-        fitted, given = ({_identity(value): value for value in table[name].tolist()} for table in (background, frame))
-        ordered = dict(sorted(fitted.items(), key=lambda item: (item[0][0], item[0][2])))
-        categories = tuple((ordered | given | ordered).values())
+        known, seen = ({_identity(value): value for value in table[name].tolist()} for table in (background, frame))
+        ordered = dict(sorted(known.items(), key=lambda item: (item[0][0], item[0][2])))
+        categories = tuple((ordered | seen | ordered).values())
         columns.append(Column(str(name), categories, _holding(dtype, background[name].dtype, categories), name))
     return tuple(columns)
 
