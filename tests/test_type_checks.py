@@ -1,5 +1,7 @@
 """The checks that run beside all tests find wrong types and wrong shapes, and can be switched off."""
 
+from typing import Any
+
 import jaxtyping
 import pytest
 import torch
@@ -7,6 +9,7 @@ from beartype import beartype
 from jaxtyping import Float
 from torch import Tensor
 
+from type_checks import CALLS_PER_TEST, begin_test
 from verax.core.display import counted
 from verax.metrics import PredictionChange
 from verax.statistics.intervals import Estimate
@@ -33,12 +36,24 @@ def test_what_is_returned_must_fit_what_was_given() -> None:
 
     checked = jaxtyping.jaxtyped(typechecker=beartype)(shortened)  # as the import hook writes it over every function
     assert checked(torch.zeros(3), by=0).shape == (3,)
-    with pytest.raises(jaxtyping.TypeCheckError):
-        checked(torch.zeros(3), by=1)
-    with pytest.raises(jaxtyping.TypeCheckError):
-        checked(torch.zeros(3, 3), by=0)
-    with pytest.raises(jaxtyping.TypeCheckError):
-        checked(torch.zeros(3), by="0")
+    for values, by in ((torch.zeros(3), 1), (torch.zeros(3, 3), 0), (torch.zeros(3), "0")):
+        begin_test()  # only the first calls in a test are checked
+        with pytest.raises(jaxtyping.TypeCheckError):
+            checked(values, by=by)
+
+
+def test_the_first_calls_in_a_test_are_checked_and_those_that_follow_are_not() -> None:
+    def same(number: int) -> int:
+        return number
+
+    checked: Any = jaxtyping.jaxtyped(typechecker=beartype)(same)
+    for _ in range(CALLS_PER_TEST):
+        with pytest.raises(TypeError, match="violates type hint"):
+            checked("1")
+    assert checked("1") == "1"
+    begin_test()
+    with pytest.raises(TypeError, match="violates type hint"):
+        checked("1")
 
 
 def test_checks_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
