@@ -16,11 +16,12 @@ import verax
 from calls import audit
 from verax.attribution import DeepLiftSHAP, Gradient, KernelShap
 from verax.auditing import cases
-from verax.auditing.choices import cases_asked, replacements_asked, trials_asked
+from verax.auditing.choices import chosen_cases, chosen_replacements, chosen_trials
 from verax.auditing.finding import COLUMNS
 from verax.auditing.trials import Outcome, Trial, TruthWins
 from verax.metrics import DirectedPredictionChange, EffectCorrelation, PredictionChange
 from verax.problem.replacement import BASELINE, Nudge
+from verax.scoring.scorer import Scorer
 from verax.statistics.intervals import estimates
 
 RNG = np.random.default_rng(0)
@@ -175,6 +176,23 @@ def test_rows_hold_those_of_methods_and_of_randomised_models(module, kind, monke
     assert found.rows == Counted.rows
 
 
+def test_an_audit_of_one_model_opens_one_session_for_each_model(module, monkeypatch):
+    """The model's own for all metrics and trials, and one for each of the randomised models that are explained."""
+    session, owners = Scorer.session, []
+
+    def counted(self, *arguments, **settings):
+        owners.append(self)
+        return session(self, *arguments, **settings)
+
+    monkeypatch.setattr(Scorer, "session", counted)
+    problem = verax.Problem(module, X[:16], background=X)
+    verax.audit(problem, metrics=["pc", "dpc", EffectCorrelation(samples=20)])
+    randomised = 16 + 4  # with all layers, and with the last one
+    assert len(owners) == len({id(owner) for owner in owners}) == 1 + 2 * randomised
+    verax.evaluate(problem, X[:16], ["pc"])
+    assert len(owners) == 2 + 2 * randomised  # it is held no longer
+
+
 def test_ones_own_model_without_explanations(module):
     found = audit(module, X, **QUICK)
     about = {one.about.split(" from ")[0] for one in found.findings}
@@ -305,11 +323,11 @@ def test_few_inputs_are_refused(module):
 
 
 def test_defaults_cover_everything():
-    names = {type(one).__name__ for one in replacements_asked(None, False, own_model=False)}
+    names = {type(one).__name__ for one in chosen_replacements(None, False, own_model=False)}
     assert {"Baseline", "Toward", "Nudge", "Blur", "NoisyLinear", "Marginal", "Conditional"} <= names
-    assert replacements_asked(None, False, own_model=True) == (BASELINE,)
-    assert replacements_asked(Nudge(0.1), False, own_model=True) == (Nudge(0.1),)
-    known = {trial.name for trial in trials_asked(None, own_model=False)}
+    assert chosen_replacements(None, False, own_model=True) == (BASELINE,)
+    assert chosen_replacements(Nudge(0.1), False, own_model=True) == (Nudge(0.1),)
+    known = {trial.name for trial in chosen_trials(None, own_model=False)}
     assert {
         "truth_wins",
         "falls_with_damage",
@@ -318,9 +336,9 @@ def test_defaults_cover_everything():
         "reliability",
         "consistency",
     } <= known
-    assert len(cases_asked(None, 0)) >= 12
-    assert all(trial.passes and trial.asks for trial in trials_asked(None, own_model=False))
-    assert known ^ {trial.name for trial in trials_asked(None, own_model=True)} == {
+    assert len(chosen_cases(None, 0)) >= 12
+    assert all(trial.passes and trial.asks for trial in chosen_trials(None, own_model=False))
+    assert known ^ {trial.name for trial in chosen_trials(None, own_model=True)} == {
         "truth_wins",
         "peaks_at_truth",
         "tells_apart",
@@ -340,7 +358,7 @@ def test_every_case_with_every_replacement():
 
 
 def test_thresholds_are_said_as_they_are_set():
-    assert "above 0.9" in trials_asked([TruthWins(share=0.9)], own_model=False)[0].passes
+    assert "above 0.9" in chosen_trials([TruthWins(share=0.9)], own_model=False)[0].passes
     with pytest.raises(ValueError, match="metrics: expected a list"):
         audit(metrics="pc")
 

@@ -7,7 +7,7 @@ import torch
 
 import calls
 from verax.attribution import Gradient
-from verax.auditing.choices import metrics_asked
+from verax.auditing.choices import chosen_metrics
 from verax.metrics import METRICS
 
 
@@ -27,7 +27,7 @@ def networks():
 
 
 def shipped():
-    asked = metrics_asked(None)
+    asked = chosen_metrics(None)
     return [one for one in asked if not isinstance(one, str) or METRICS.get(one).__module__.startswith("verax.")]
 
 

@@ -1,7 +1,6 @@
 """What an audit says follows from its findings."""
 
-from verax.auditing.finding import Finding
-from verax.auditing.sentences import blind_spots, case_sentences, inputs_needed, misled
+from verax.auditing import Audit, Finding
 
 
 def finding(metric, trial, *, case="linear", replacement="Baseline", kind="baseline", ties=0.0, **figures):
@@ -11,19 +10,23 @@ def finding(metric, trial, *, case="linear", replacement="Baseline", kind="basel
     return Finding(metric, replacement, case, family, explanation, against, kind=kind, ties=ties, **told)
 
 
+def audit_of(findings):
+    return Audit(findings, (), (), inputs=0, rows=0, seconds=0.0, level=0.95, known_limitations={})
+
+
 def test_what_was_tried_on_one_case_alone_is_not_recommended():
     wide = [finding("pc", "truth_wins: -a", case=f"case {at}", passed=at > 0) for at in range(12)]
     narrow = [finding("srg", "truth_wins: -a", replacement="Blur(sigma=1.0)")]
-    assert "use pc, which puts the truth above 11 of 12 false ones" in case_sentences([*wide, *narrow])[0]
+    assert "use pc, which puts the truth above 11 of 12 false ones" in audit_of([*wide, *narrow]).sentences[0]
 
 
 def test_most_cases_make_a_blind_spot():
     rows = [finding("pc", "truth_wins: -a", case=f"case {at}", ties=1.0 if at < 2 else 0.0) for at in range(3)]
-    assert blind_spots(rows) == {"pc": ["-a"]}
-    assert blind_spots(rows[1:]) == {}  # half of them are not most
+    assert audit_of(rows).blind_spots == {"pc": ["-a"]}
+    assert audit_of(rows[1:]).blind_spots == {}  # half of them are not most
     worse = [finding("dpc", "truth_wins: -a", value=0.1, low=0.0, high=0.3, passed=False)]
-    assert misled(worse) == {"dpc": ["-a"]}
-    assert misled(rows) == {}
+    assert audit_of(worse).misled == {"dpc": ["-a"]}
+    assert audit_of(rows).misled == {}
 
 
 def test_the_explanation_that_is_told_with_the_fewest_inputs_counts():
@@ -32,6 +35,6 @@ def test_the_explanation_that_is_told_with_the_fewest_inputs_counts():
         for which, value in (("shap from here", 12.0), ("lime", 90.0))
         for what in ("noise of its size", "its permutation", "its negation")
     ]
-    assert inputs_needed(rows) == {"pc": (12.0, "shap from here")}
+    assert audit_of(rows).inputs_needed == {"pc": 12.0}
     wrong = [finding("pc", "tells_apart: a from its negation", value=5.0, passed=False, says="scores the wrong one")]
-    assert inputs_needed(wrong)["pc"][0] == float("inf")
+    assert audit_of(wrong).inputs_needed == {"pc": float("inf")}

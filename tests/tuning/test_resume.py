@@ -210,7 +210,7 @@ def test_no_damage_goes_unseen(model, inputs, tmp_path):
             damaged[at : at + 8] = draw.randbytes(8)
         path.write_bytes(bytes(damaged))
         with pytest.raises(ValueError, match=r"no file of verax.tune, or it is damaged"):
-            store.read(path, store.SearchFacts({}, torch.zeros(1)), SIX[:2], ["dpc"])
+            store.TrialsFile(path, {}, torch.zeros(1), ["dpc"]).read(SIX[:2])
     path.write_bytes(whole)
     assert tune(model, inputs, SIX[:2], store=path).table.height == 2
 

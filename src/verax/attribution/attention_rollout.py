@@ -67,7 +67,6 @@ class AttentionRollout(Attribution):
 
     @property
     def family(self) -> "AttentionRolloutFamily":
-        """Both places come from the same pass."""
         return AttentionRolloutFamily()
 
 
@@ -86,7 +85,6 @@ class AttentionRolloutFamily(Family):
             raise ValueError(_NO_WEIGHTS.format(found=f"this one computes with {kind!r}, which gives none"))
 
     def rows(self, members: Sequence[AttentionRollout], problem: Problem, place: Place) -> Rows:
-        """One per input."""
         return Rows(len(problem.inputs))
 
     def pieces(self, members: Sequence[AttentionRollout], problem: Problem) -> Iterator[Piece]:
@@ -161,7 +159,6 @@ def _read(
 
 
 def _transformer(module: nn.Module | None) -> Any:
-    """The model of ``transformers`` that is explained."""
     inner = module.model if isinstance(module, ContinuationScore | TokenLabelScore) else module
     if not hasattr(inner, "config"):
         raise TypeError(_NO_WEIGHTS.format(found=f"a {type(inner).__name__} has no configuration of transformers"))

@@ -72,7 +72,6 @@ class Alone(Family):
 
     @property
     def version(self) -> int:  # type: ignore[override]
-        """As the class of the method says."""
         return self.method.version
 
     def rows(self, members: Sequence[Any], problem: Problem, place: Place) -> Rows | None:
@@ -80,7 +79,6 @@ class Alone(Family):
         return self.method.rows(problem)
 
     def pieces(self, members: Sequence[Any], problem: Problem) -> Iterator[Piece]:
-        """Yield the attributions of all inputs at once."""
         values = self.method.explain(problem)
         if values.shape != problem.inputs.shape:
             raise ValueError(

@@ -74,16 +74,13 @@ class DeepLiftSHAP(Attribution):
 
     @property
     def family(self) -> "DeepLiftFamily":
-        """All stratified backgrounds share their references, and both variants of each their multipliers."""
         return DeepLiftFamily(self.background != "random", self.samples, self.seed)
 
     @property
     def local(self) -> bool:
-        """Baseline-oriented, unless the input multiplication is left out."""
         return not self.multiply_by_inputs
 
     def unsupported_reason(self, problem: Problem) -> str:
-        """A stratified background needs two classes."""
         two = problem.background_labels is not None and int(problem.background_labels.max()) < 2
         if self.background == "random" or two:
             return super().unsupported_reason(problem)
@@ -132,7 +129,6 @@ class DeepLiftFamily(Family):
         self.segments(members, problem)
 
     def rows(self, members: Sequence[DeepLiftSHAP], problem: Problem, place: Place) -> Rows:
-        """Every input with every reference."""
         used = sum(len(segment.rows) for segment in self.segments(members, problem))
         heights = [block.stop - block.start for block in self._blocks(members, problem, place.device)]
         return sum((pair_rows(height, used, place.batch_size) for height in heights), Rows(0))
@@ -226,7 +222,6 @@ class _Pairs:
 
     @classmethod
     def load(cls, problem: Problem, rows: slice) -> "_Pairs":
-        """Bring inputs to the device, in the model's precision."""
         session = problem.open_session
         inputs = problem.inputs[rows].to(session.device, session.dtype)
         clean = problem.scores()[rows].double()

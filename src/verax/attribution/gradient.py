@@ -35,7 +35,6 @@ class Gradient(Attribution):
 
     @property
     def family(self) -> "GradientFamily":
-        """A family of its own."""
         return GradientFamily()
 
 
@@ -45,23 +44,16 @@ class GradientFamily(Family):
 
     needs_gradients: ClassVar[bool] = True
 
-    def rows(self, members: Sequence[Gradient], problem: Problem, place: Place) -> Rows:
-        """One per input."""
+    def rows(self, members: Sequence[Attribution], problem: Problem, place: Place) -> Rows:
         return Rows(len(problem.inputs), len(problem.inputs))
 
-    def pieces(self, members: Sequence[Gradient], problem: Problem) -> Iterator[Piece]:
-        """Yield the gradient, once for each member."""
-        for rows, values in input_gradients(problem):
+    def pieces(self, members: Sequence[Attribution], problem: Problem) -> Iterator[Piece]:
+        session, inputs = problem.open_session, problem.inputs
+        height = max(session.batch_size, block_bytes(session.device) // (16 * inputs[0].numel()))
+        for rows in pieces(len(inputs), height):
+            owner = torch.arange(rows.start, rows.stop, device=session.device)
+            values = session.gradients_of(inputs[rows].to(session.device), owner, problem.classes)
             yield Piece(rows, values.expand(len(members), *values.shape))
-
-
-def input_gradients(problem: Problem) -> Iterator[tuple[slice, torch.Tensor]]:
-    """Gradients at the inputs themselves, a block at a time."""
-    session, inputs = problem.open_session, problem.inputs
-    height = max(session.batch_size, block_bytes(session.device) // (16 * inputs[0].numel()))
-    for rows in pieces(len(inputs), height):
-        owner = torch.arange(rows.start, rows.stop, device=session.device)
-        yield rows, session.gradients_of(inputs[rows].to(session.device), owner, problem.classes)
 
 
 @dataclass(frozen=True)
@@ -84,7 +76,6 @@ class _Noisy(Attribution):
 
     @property
     def family(self) -> "NoisyFamily":
-        """Mean and variance come from the same gradients."""
         return NoisyFamily(self.sigma, self.samples, self.seed)
 
 
@@ -144,12 +135,10 @@ class NoisyFamily(Family):
     needs_gradients: ClassVar[bool] = True
 
     def rows(self, members: Sequence[_Noisy], problem: Problem, place: Place) -> Rows:
-        """One per noisy copy."""
         copies = len(problem.inputs) * self.samples
         return Rows(copies, copies)
 
     def pieces(self, members: Sequence[_Noisy], problem: Problem) -> Iterator[Piece]:
-        """Yield the mean or the variance, as each member asks."""
         session, inputs = problem.open_session, problem.inputs
         per_copy = 40 * inputs[0].numel()  # random words, noise, noisy copy, gradient
         copies = max(session.batch_size, block_bytes(session.device) // per_copy)
@@ -173,7 +162,6 @@ class NoisyFamily(Family):
         return mean, squares / self.samples
 
     def _gradients(self, problem: Problem, rows: slice, part: slice) -> Float[Tensor, "draws b *shape"]:
-        """Gradients at some noisy copies of some inputs."""
         session = problem.open_session
         block = problem.inputs[rows].to(session.device)
         count, draws = len(block), part.stop - part.start

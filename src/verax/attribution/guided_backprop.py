@@ -14,12 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from verax.attribution.base import Attribution
-from verax.attribution.family import Family, Piece, Place
-from verax.attribution.gradient import input_gradients
+from verax.attribution.family import Piece
+from verax.attribution.gradient import GradientFamily
 from verax.core import palette
 from verax.problem.problem import Problem
 from verax.scoring.adapters.base import without_wrapper
-from verax.scoring.meter import Rows
 
 
 def _names(words: str) -> frozenset[str]:
@@ -84,7 +83,6 @@ class WatchedOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Carry out one operation, and sort it."""
         arguments = list(_tensors((args, kwargs)))
         values = any(map(self._depends, arguments))
         conditions = any(_memory(tensor) in self._conditions for tensor in arguments)
@@ -193,36 +191,28 @@ class GuidedBackprop(Attribution):
 
     @property
     def family(self) -> "GuidedBackpropFamily":
-        """A family of its own."""
         return GuidedBackpropFamily()
 
 
 @dataclass(frozen=True)
-class GuidedBackpropFamily(Family):
+class GuidedBackpropFamily(GradientFamily):
     """One backward pass per input."""
 
-    needs_gradients: ClassVar[bool] = True
-
-    def rows(self, members: Sequence[GuidedBackprop], problem: Problem, place: Place) -> Rows:
-        """One per input."""
-        return Rows(len(problem.inputs), len(problem.inputs))
-
-    def pieces(self, members: Sequence[GuidedBackprop], problem: Problem) -> Iterator[Piece]:
+    def pieces(self, members: Sequence[Attribution], problem: Problem) -> Iterator[Piece]:
         module = problem.open_session.module
         assert module is not None  # noqa: S101  # families that need gradients are given one
         _check_no_compiled(module)
-        blocks = input_gradients(problem)
+        blocks = super().pieces(members, problem)
         while True:
-            with guided(module):  # not around the yield, where other code runs
-                block = next(blocks, None)
-            if block is None:
+            with _guided(module):  # not around the yield, where other code runs
+                piece = next(blocks, None)
+            if piece is None:
                 return
-            rows, values = block
-            yield Piece(rows, values.expand(len(members), *values.shape))
+            yield piece
 
 
 @contextlib.contextmanager
-def guided(module: nn.Module) -> Iterator[None]:
+def _guided(module: nn.Module) -> Iterator[None]:
     """Let every ReLU of this thread be guided, and check that none of the module's was missed."""
     with _GuidedReLUs() as relus:
         hooks = (module.register_forward_pre_hook(relus.begin), module.register_forward_hook(relus.end))
@@ -242,19 +232,16 @@ class _GuidedReLUs(TorchFunctionMode):
         self._watch: WatchedOperations | None = None
 
     def begin(self, module: nn.Module, inputs: Any) -> None:
-        """The module begins."""
         self._watch = WatchedOperations(inputs)
         self._watch.__enter__()  # type: ignore[no-untyped-call]
 
     def end(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        """The module is done."""
         watch = self._watch
         self.stop()
         assert watch is not None  # noqa: S101  # it began
         _check(watch, without_wrapper(output, "logits"))
 
     def stop(self) -> None:
-        """Watch no longer."""
         if self._watch is not None:
             self._watch.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._watch = None
@@ -265,9 +252,7 @@ class _GuidedReLUs(TorchFunctionMode):
         settings = kwargs or {}
         if func not in _RELUS:
             return func(*args, **settings)
-        if self._watch is None:
-            return _guided_relu(func in _IN_PLACE, *args, **settings)
-        with self._watch.paused():
+        with contextlib.nullcontext() if self._watch is None else self._watch.paused():
             return _guided_relu(func in _IN_PLACE, *args, **settings)
 
 
@@ -281,13 +266,11 @@ class GuidedReLU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        """Cut off negative values."""
         ctx.save_for_backward(values > 0)  # a mask of its own: the values may be overwritten in place
         return values.clamp(min=0)
 
     @staticmethod
     def backward(ctx: Any, *arriving: Tensor) -> Tensor:
-        """Cut off negative signals and those of inactive units."""
         (active,) = ctx.saved_tensors
         return torch.where(active, arriving[0].clamp(min=0), 0)
 

@@ -58,12 +58,10 @@ class IntegratedGradients(Attribution):
 
     @property
     def family(self) -> "PathFamily":
-        """Both variants come from one mean gradient."""
         return PathFamily(self.baseline, self.points)
 
     @property
     def local(self) -> bool:
-        """Baseline-oriented, unless the input multiplication is left out."""
         return not self.multiply_by_inputs
 
 
@@ -82,7 +80,6 @@ class PathFamily(Family):
             problem.need_background(f"IntegratedGradients(baseline={self.baseline!r})")
 
     def rows(self, members: Sequence[IntegratedGradients], problem: Problem, place: Place) -> Rows:
-        """One per point of each path, and the baselines."""
         along = len(problem.inputs) * self.points
         several = self.baseline == "mean" and problem.background is None and problem.baselines.stride(0)
         return Rows(along + (len(problem.inputs) if several else 1), along)

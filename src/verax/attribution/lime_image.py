@@ -1,6 +1,6 @@
 """Image LIME: a weighted ridge regression on segments switched on and off at random."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -30,6 +30,7 @@ from verax.core.system import available_cores
 from verax.problem.problem import Problem
 from verax.scoring.inference import Runner
 from verax.scoring.meter import Rows
+from verax.scoring.session import BuildRows
 
 Replacement = Literal["segment", "image", "dataset"]
 Distance = Literal["masks", "inputs"]
@@ -72,42 +73,31 @@ class SegmentedImages:
             on &= torch.arange(most, device=on.device) < counts[:, None, None]
         return cls(images, off, segments, counts, on)
 
-    def rows(self, runner: Runner) -> "SegmentRows":
-        """The perturbed images, one for each sample of each image, made when they are needed."""
+    def rows(self, runner: Runner) -> BuildRows:
+        """What makes perturbed images, which a model may overwrite, counted image by image and sample by sample."""
         images, off = (tensor.to(runner.dtype, memory_format=runner.layout) for tensor in (self.images, self.off))
         # on a CPU weights of 0 and 1, which are exact at both ends and faster than a choice
         shown = self.on.to(runner.dtype) if images.device.type == "cpu" else self.on
-        return SegmentRows(images, off, self.segments, shown, runner.layout)
+        samples, layout = shown.shape[1], runner.layout
+        dense = layout if layout is torch.channels_last else torch.contiguous_format
+
+        def build(start: int, stop: int) -> Tensor:
+            batch = torch.empty_like(images[:1].expand(stop - start, *images.shape[1:]), memory_format=dense)
+            for part in pieces(stop, samples):  # of one image each
+                first, last = max(part.start, start), part.stop
+                if first < last:
+                    at = part.start // samples
+                    chosen = shown[at, first - part.start : last - part.start]
+                    out = batch[first - start : last - start]
+                    perturbed(images[at], off[at], self.segments[at], chosen, out, layout)
+            return batch
+
+        return build
 
     def design(self) -> Float[Tensor, "b n most"]:
         """The samples as the regression sees them; the unperturbed image comes first."""
         whole = torch.arange(self.on.shape[2], device=self.on.device) < self.counts[:, None, None]
         return torch.cat((whole, self.on), dim=1).double()
-
-
-@dataclass(frozen=True)
-class SegmentRows:
-    """Makes rows ``start`` to ``stop``, counted image by image and sample by sample."""
-
-    images: Float[Tensor, "b c h w"]
-    off: Float[Tensor, "b c h w"]
-    segments: Int[Tensor, "b h w"]
-    shown: Tensor
-    layout: torch.memory_format
-
-    def __call__(self, start: int, stop: int) -> Float[Tensor, "rows c h w"]:
-        """Rows of their own, which a model may overwrite."""
-        images, samples = self.images, self.shown.shape[1]
-        dense = self.layout if self.layout is torch.channels_last else torch.contiguous_format
-        batch = torch.empty_like(images[:1].expand(stop - start, *images.shape[1:]), memory_format=dense)
-        for part in pieces(stop, samples):  # of one image each
-            first, last = max(part.start, start), part.stop
-            if first < last:
-                image = part.start // samples
-                chosen = self.shown[image, first - part.start : last - part.start]
-                where = self.images[image], self.off[image], self.segments[image]
-                perturbed(*where, chosen, batch[first - start : last - start], self.layout)
-        return batch
 
 
 def masks(
@@ -222,7 +212,6 @@ class LimeImage(Attribution):
 
     @property
     def family(self) -> "LimeImageFamily":
-        """Penalties, kernel widths and distances share their perturbed images."""
         scale = PixelScale(self.pixel_mean, self.pixel_std) if self.pixel_mean and self.pixel_std else None
         return LimeImageFamily(self.segmenter, self.replacement, self.samples, self.seed, scale)
 
@@ -282,7 +271,8 @@ class LimeImageFamily(Family):
         distances: dict[Distance, Tensor] = {"masks": 1 - (design.sum(2) / segmented.counts[:, None]).sqrt()}
         if products:
             distances["inputs"] = image_distance(design, products)
-        fitted = fit(design, torch.cat((problem.scores()[rows, None], scores), dim=1), distances, members)
+        fits = [(distances[member.distance], member.kernel_width, member.alpha) for member in members]
+        fitted = fitted_masks(design, torch.cat((problem.scores()[rows, None], scores), dim=1), fits)
         images = segmented.images
         # the coefficient of each pixel's segment, an even share of it for each of its channels
         index = segmented.segments.flatten(1).expand(len(members), -1, -1)
@@ -319,23 +309,23 @@ def _products(
     return np.stack([np.bincount(where.ravel(), each.sum(0).ravel()) for each in products])
 
 
-def fit(
+def fitted_masks(
     design: Float[Tensor, "b n segments"],
     scores: Float[Tensor, "b n"],
-    distances: Mapping[Distance, Float[Tensor, "b n"]],
-    members: Sequence[LimeImage],
+    fits: Sequence[tuple[Float[Tensor, "b n"], float, float]],
 ) -> Float[Tensor, "k b segments"]:
-    """Coefficients of the segments, for each member; 0 for segments that an image does not have."""
-    kernels = list(dict.fromkeys((member.distance, member.kernel_width) for member in members))
-    alphas = list(dict.fromkeys(member.alpha for member in members))
-    weights = torch.stack([torch.exp(-(distances[kind] ** 2) / (2 * width**2)) for kind, width in kernels], dim=1)
+    """Coefficients of what masks keep, for each distance, kernel width and penalty; 0 for what an input lacks."""
+    kernels = list(dict.fromkeys((id(distance), width) for distance, width, _ in fits))
+    alphas = list(dict.fromkeys(alpha for *_, alpha in fits))
+    distances = {id(distance): distance for distance, *_ in fits}
+    weights = torch.stack([torch.exp(-(distances[which] ** 2) / (2 * width**2)) for which, width in kernels], dim=1)
     if design.shape[2] > design.shape[1]:
         # the solution lies in the span of the rows; in a basis of it the problem is no larger than its samples
         basis, rows = torch.linalg.qr(design.mT)
         solution = weighted_ridge(rows.mT, scores, weights, alphas) @ basis.mT[:, None]
     else:
         solution = weighted_ridge(design, scores, weights, alphas)
-    places = [(kernels.index((member.distance, member.kernel_width)), alphas.index(member.alpha)) for member in members]
+    places = [(kernels.index((id(distance), width)), alphas.index(alpha)) for distance, width, alpha in fits]
     return torch.stack([solution[:, kernel, alpha] for kernel, alpha in places])
 
 

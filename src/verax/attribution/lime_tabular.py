@@ -1,7 +1,7 @@
 """LIME for tables and other features: weighted ridge regressions in a neighbourhood, or on features kept or removed."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Literal
@@ -12,7 +12,8 @@ from torch import Tensor
 from verax.attribution.base import Attribution, Modality
 from verax.attribution.coalitions import by_count, coalition_scores, spread_evenly
 from verax.attribution.family import Family, Piece, Place, input_keys
-from verax.attribution.ridge import solution_bytes, solutions, weighted_ridge, weighted_sums
+from verax.attribution.lime_image import fitted_masks
+from verax.attribution.ridge import solution_bytes, solutions, weighted_sums
 from verax.core import noise, palette
 from verax.core.arguments import (
     checked_count,
@@ -23,7 +24,7 @@ from verax.core.arguments import (
     settle,
 )
 from verax.core.blocks import block_bytes, pieces
-from verax.core.shapes import Bool, Float, Int
+from verax.core.shapes import Float, Int
 from verax.problem.baselines import spreads
 from verax.problem.problem import Problem
 from verax.scoring.meter import Rows
@@ -54,8 +55,8 @@ class LimeTabular(Attribution):
     Example:
         >>> import verax
         >>> model, x = torch.nn.Linear(3, 2), torch.zeros(2, 3)
-        >>> found = LimeTabular(alpha=0.0, samples=32)(verax.Problem(model, x, target=1, explained="logit"))
-        >>> bool(torch.allclose(found, model.weight[1].expand(2, 3), atol=1e-5))
+        >>> slopes = LimeTabular(alpha=0.0, samples=32)(verax.Problem(model, x, target=1, explained="logit"))
+        >>> bool(torch.allclose(slopes, model.weight[1].expand(2, 3), atol=1e-5))
         True
     """
 
@@ -87,11 +88,9 @@ class LimeTabular(Attribution):
 
     @property
     def family(self) -> "LimeTabularFamily":
-        """Everything but the seed is varied within the family."""
         return LimeTabularFamily(self.seed)
 
     def unsupported_reason(self, problem: Problem) -> str:
-        """It moves numbers."""
         return "" if problem.categorical is None else "categories cannot be moved a little"
 
     def width(self, features: int) -> float:
@@ -117,7 +116,6 @@ class LimeTabularFamily(Family):
             )
 
     def rows(self, members: Sequence[LimeTabular], problem: Problem, place: Place) -> Rows:
-        """The largest neighbourhood of each sigma."""
         fits = _shared_fits(members, problem.inputs[0].numel())
         return Rows(len(problem.inputs) * sum(fit.sizes[-1] for fit in fits))
 
@@ -132,21 +130,26 @@ class LimeTabularFamily(Family):
             values = torch.empty(len(members), len(keys), features, dtype=torch.float64, device=session.device)
             for fit in fits:
                 coefficients = _coefficients(fit, rows, normals[:, : fit.sizes[-1]], problem)
-                values[list(fit.members)] = coefficients.flatten(1, 3)[:, list(fit.places)].transpose(0, 1)
+                values[list(fit.members)] = coefficients.flatten(1, 3)[:, fit.places].transpose(0, 1)
             yield Piece(rows, values.reshape(len(members), len(keys), *inputs.shape[1:]))
 
 
-@dataclass(frozen=True)
 class _SharedFits:
     """Members with one sigma, hence with shared neighbours: their fits are all sizes, all widths and all alphas."""
 
-    sigma: float | Literal["std"]
-    sizes: tuple[int, ...]  # their numbers of samples, ascending
-    widths: tuple[float, ...]
-    alphas: tuple[float, ...]
-    members: tuple[int, ...]  # their places in the family
-    # places: the place of each one's fit among those of ``sizes``, ``widths`` and ``alphas``, the last one fastest
-    places: tuple[int, ...]
+    def __init__(self, members: Mapping[int, LimeTabular], features: int) -> None:
+        self.members = members  # by their places in the family
+        self.sigma = next(iter(members.values())).sigma
+        self.sizes = sorted({member.samples for member in members.values()})
+        self.widths = sorted({member.width(features) for member in members.values()})
+        self.alphas = sorted({member.alpha for member in members.values()})
+        # of each member among all fits, the alphas the fastest
+        self.places = [
+            (self.sizes.index(member.samples) * len(self.widths) + self.widths.index(member.width(features)))
+            * len(self.alphas)
+            + self.alphas.index(member.alpha)
+            for member in members.values()
+        ]
 
     def bytes_per_input(self, features: int) -> int:
         """Working memory: rows with those of one weighting, their weights, sums and solutions."""
@@ -155,19 +158,10 @@ class _SharedFits:
 
 
 def _shared_fits(members: Sequence[LimeTabular], features: int) -> list[_SharedFits]:
-    fits = []
-    for sigma in dict.fromkeys(member.sigma for member in members):
-        chosen = {place: member for place, member in enumerate(members) if member.sigma == sigma}
-        sizes = sorted({member.samples for member in chosen.values()})
-        widths = sorted({member.width(features) for member in chosen.values()})
-        alphas = sorted({member.alpha for member in chosen.values()})
-        places = (
-            (sizes.index(member.samples) * len(widths) + widths.index(member.width(features))) * len(alphas)
-            + alphas.index(member.alpha)
-            for member in chosen.values()
-        )
-        fits.append(_SharedFits(sigma, tuple(sizes), tuple(widths), tuple(alphas), tuple(chosen), tuple(places)))
-    return fits
+    by_sigma: dict[float | str, dict[int, LimeTabular]] = {}
+    for place, member in enumerate(members):
+        by_sigma.setdefault(member.sigma, {})[place] = member
+    return [_SharedFits(chosen, features) for chosen in by_sigma.values()]
 
 
 def _coefficients(
@@ -234,9 +228,9 @@ class LimeGroups(Attribution):
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(3, 4)
         >>> blocks = torch.tensor([0, 0, 1, 1])
         >>> problem = verax.Problem(model, x, target=1, explained="logit", features=blocks)
-        >>> found = LimeGroups(alpha=1e-6, samples=64)(problem)
+        >>> values = LimeGroups(alpha=1e-6, samples=64)(problem)
         >>> effect = (model.weight[1] * x)[:, :2].sum(1)
-        >>> bool(torch.allclose(found[:, :2].sum(1), effect, atol=1e-3)), bool(torch.equal(found[:, 0], found[:, 1]))
+        >>> bool(torch.allclose(values[:, :2].sum(1), effect, atol=1e-3)), bool(torch.equal(values[:, 0], values[:, 1]))
         (True, True)
     """
 
@@ -263,7 +257,6 @@ class LimeGroups(Attribution):
 
     @property
     def family(self) -> "LimeGroupsFamily":
-        """Everything but the seed is varied within the family."""
         return LimeGroupsFamily(self.seed)
 
 
@@ -274,7 +267,6 @@ class LimeGroupsFamily(Family):
     seed: int
 
     def rows(self, members: Sequence[LimeGroups], problem: Problem, place: Place) -> Rows:
-        """One per mask of the largest member."""
         return Rows(len(problem.inputs) * max(member.samples for member in members))
 
     def pieces(self, members: Sequence[LimeGroups], problem: Problem) -> Iterator[Piece]:
@@ -291,32 +283,19 @@ class LimeGroupsFamily(Family):
     def _values(
         self, members: Sequence[LimeGroups], problem: Problem, which: Int[Tensor, " b"], features: int
     ) -> Float[Tensor, "k b {features}"]:
-        """Coefficients of some inputs with equally many features."""
         if not features:
             return torch.zeros(len(members), len(which), 0, dtype=torch.float64, device=which.device)
-        samples = max(member.samples for member in members)
+        sizes = {member.samples for member in members}
         keys = input_keys(problem, which, self.seed, "lime-groups")
-        masks = noise.uniforms(keys, 0, samples, features) < 0.5
-        scores = coalition_scores(problem, which, samples, lambda at, number: masks[at, number])
-        masks = torch.cat((torch.ones_like(masks[:, :1]), masks), dim=1)  # the unperturbed input comes first
+        masks = noise.uniforms(keys, 0, max(sizes), features) < 0.5
+        scores = coalition_scores(problem, which, max(sizes), lambda at, number: masks[at, number])
+        design = torch.cat((torch.ones_like(masks[:, :1]), masks), dim=1).double()  # the unperturbed input comes first
         scores = torch.cat((problem.scores()[which, None], scores), dim=1).double()
-        fits = {member: (member.samples + 1, member.kernel_width, member.alpha) for member in members}
-        coefficients = {
-            fit: _group_coefficients(masks[:, : fit[0]], scores[:, : fit[0]], *fit[1:]) for fit in {*fits.values()}
-        }
-        return torch.stack([coefficients[fits[member]] for member in members])
-
-
-def _group_coefficients(
-    masks: Bool[Tensor, "b n features"], scores: Float[Tensor, "b n"], width: float, alpha: float
-) -> Float[Tensor, "b features"]:
-    """One fit for each input."""
-    design = masks.double()
-    distance = 1 - design.mean(2).sqrt()  # the cosine of a mask with m of d ones to all ones is sqrt(m / d)
-    weights = torch.exp(-(distance**2) / (2 * width**2))[:, None]
-    if design.shape[2] <= design.shape[1]:
-        return weighted_ridge(design, scores, weights, [alpha])[:, 0, 0]
-    # the solution lies in the span of the rows; in a basis of it the problem is no larger than its samples
-    basis, rows = torch.linalg.qr(design.mT)
-    solution = weighted_ridge(rows.mT, scores, weights, [alpha])[:, 0, 0]
-    return torch.einsum("bdn,bn->bd", basis, solution)
+        distance = 1 - design.mean(2).sqrt()  # the cosine of a mask with m of d ones to all ones is sqrt(m / d)
+        values = torch.empty(len(members), len(which), features, dtype=torch.float64, device=which.device)
+        for size in sizes:
+            places = [place for place, member in enumerate(members) if member.samples == size]
+            reach = distance[:, : size + 1]
+            fits = [(reach, members[place].kernel_width, members[place].alpha) for place in places]
+            values[places] = fitted_masks(design[:, : size + 1], scores[:, : size + 1], fits)
+        return values

@@ -51,7 +51,6 @@ class Occlusion(Attribution):
 
     @property
     def family(self) -> "OcclusionFamily":
-        """Both kinds."""
         return OcclusionFamily()
 
 
@@ -60,7 +59,6 @@ class OcclusionFamily(Family):
     """One feature after the other."""
 
     def rows(self, members: Sequence[Occlusion], problem: Problem, place: Place) -> Rows:
-        """One per feature, and the baseline where it is needed."""
         counts = problem.features.counts(slice(0, len(problem.inputs)))
         each = counts.expand(len(problem.inputs)).sum()
         return Rows(sum(int(each) + len(problem.inputs) * (member.kind == "keep_one_in") for member in members))
@@ -78,7 +76,6 @@ class OcclusionFamily(Family):
 
 
 def _effects(kind: Kind, problem: Problem, which: Int[Tensor, " b"], features: int) -> Float[Tensor, "b {features}"]:
-    """Effects of the features of some inputs that have equally many."""
     every = torch.arange(features, device=which.device)
     if kind == "leave_one_out":
         without = coalition_scores(problem, which, features, lambda _, number: number[:, None] != every)

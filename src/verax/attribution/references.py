@@ -60,7 +60,6 @@ class Random(Attribution):
 
     @property
     def family(self) -> "RandomFamily":
-        """All random attributions; they need no model."""
         return RandomFamily()
 
 
@@ -69,7 +68,6 @@ class RandomFamily(Family):
     """Draws, without a model."""
 
     def rows(self, members: Sequence[Random], problem: Problem, place: Place) -> Rows:
-        """None."""
         return Rows(0)
 
     def pieces(self, members: Sequence[Random], problem: Problem) -> Iterator[Piece]:
@@ -130,7 +128,6 @@ class Edges(Attribution):
 
     @property
     def family(self) -> "EdgesFamily":
-        """All blurs of one edge map."""
         return EdgesFamily(self.detector, self.smoothing)
 
 
@@ -145,7 +142,6 @@ class EdgesFamily(Family):
         checked_images(problem.inputs, "Edges")
 
     def rows(self, members: Sequence[Edges], problem: Problem, place: Place) -> Rows:
-        """None."""
         return Rows(0)
 
     def pieces(self, members: Sequence[Edges], problem: Problem) -> Iterator[Piece]:

@@ -147,14 +147,12 @@ class Cache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Arrays | None:
-        """Look up, and remember that it was used."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
     def put(self, key: Hashable, arrays: Arrays) -> None:
-        """Keep, and let the oldest go."""
         with self._lock:
             self.bytes += _size(arrays) - _size(self._kept.pop(key, ()))
             self._kept[key] = arrays
@@ -162,7 +160,6 @@ class Cache:
                 self.bytes -= _size(self._kept.popitem(last=False)[1])
 
     def clear(self) -> None:
-        """Forget everything."""
         with self._lock:
             self._kept.clear()
             self.bytes = 0
@@ -190,7 +187,6 @@ def segmentations(
 def segment_ahead(
     images: Float[np.ndarray, "n c h w"], segmenter: Segmenter, scale: PixelScale | None, threads: Executor
 ) -> None:
-    """Begin to segment images in other threads, for a later call of ``segmentations``."""
     for image in images:
         key = _key(image, segmenter, scale)
         if CACHE.get(key) is None and key not in _BEGUN:
@@ -209,7 +205,6 @@ def _key(image: Float[np.ndarray, "c h w"], segmenter: Segmenter, scale: PixelSc
 
 
 def picture(image: Float[np.ndarray, "c h w"], scale: PixelScale | None) -> Float[np.ndarray, "h w 3"]:
-    """What is segmented: pixels in [0, 1], grey ones repeated to three channels."""
     read = image.astype(np.float32).astype(np.float64)
     pixels = unit_range(read) if scale is None else scale.undo(read)
     if len(pixels) not in (1, 3):

@@ -17,20 +17,20 @@ from verax.auditing.audited_problem import (
     AuditedProblem,
     Bench,
     case_subject,
-    own_replacement,
+    replacement_of,
     unsupported_reason,
     unsupported_replacement,
 )
 from verax.auditing.choices import (
     METHODS,
-    cases_asked,
+    chosen_cases,
+    chosen_metrics,
+    chosen_replacements,
+    chosen_trials,
     methods_for,
-    metrics_asked,
-    replacements_asked,
     seeded,
-    trials_asked,
 )
-from verax.auditing.finding import Finding, LeftOut, piece_key, read_piece, write_piece
+from verax.auditing.finding import Finding, LeftOut, Piece
 from verax.auditing.known_truth.base import Case
 from verax.auditing.result import Audit
 from verax.auditing.trials.base import Trial
@@ -42,7 +42,7 @@ from verax.evaluation.evaluate import prepared
 from verax.evaluation.explained_class import with_known_class
 from verax.metrics.base import Kind, Metric
 from verax.metrics.choose import chosen
-from verax.problem.problem import Problem
+from verax.problem.problem import Problem, held_ready
 from verax.problem.replacement import BASELINE, Replacement
 from verax.scoring.class_scores import ClassNumbers
 from verax.scoring.meter import Meter
@@ -52,7 +52,7 @@ Tell = Callable[[str], None]
 _EVERY = 5.0  # seconds between two lines of progress within a piece
 
 
-def benches_of(
+def _benches(
     subject: AuditedProblem, metrics: Mapping[str, Metric], replacements: Sequence[Replacement], left_out: list[LeftOut]
 ) -> Iterator[Bench]:
     """The metrics that are tried on a subject, by replacement; what cannot be measured is noted.
@@ -60,20 +60,20 @@ def benches_of(
     Metrics that say themselves what removed features become are measured once, along with the first replacement.
     """
     rated = {name: metric for name, metric in metrics.items() if not subject.truths or metric.kind in subject.truths}
-    unrated = [name for name in metrics if name not in rated]
-    left_out += [LeftOut(name, subject.name, f"its {metrics[name].kind} truth is not known") for name in unrated]
+    for name, metric in metrics.items():
+        if name not in rated:
+            left_out.append(LeftOut(name, subject.name, f"its {metric.kind} truth is not known"))
     for number, replacement in enumerate(replacements):
-        why = unsupported_replacement(replacement, subject)
-        if why:
+        if why := unsupported_replacement(replacement, subject):
             left_out.append(LeftOut(replacement.short_form, subject.name, why))
         fitting = {}
         for name, metric in rated.items():
-            held = own_replacement(metric)
-            if (held and number) or (why and not held):
+            alone = replacement_of(metric)
+            if (alone and number) or (why and not alone):
                 continue
-            if words := unsupported_reason(metric, subject, replacement):
-                what = name if held else f"{name} with {replacement.short_form}"
-                left_out.append(LeftOut(what, subject.name, words))
+            if reason := unsupported_reason(metric, subject, replacement):
+                what = name if alone else f"{name} with {replacement.short_form}"
+                left_out.append(LeftOut(what, subject.name, reason))
             else:
                 fitting[name] = metric
         if fitting:
@@ -82,9 +82,8 @@ def benches_of(
 
 def _contexts(
     bench: Bench, trials: Sequence[Trial], seed: int, left_out: list[LeftOut]
-) -> list[tuple[AuditContext, list[Trial]]]:
+) -> Iterator[tuple[AuditContext, list[Trial]]]:
     """For each kind of metrics, what is known and which trials can be made."""
-    contexts = []
     subject = bench.subject
     for kind in KINDS:
         if not any(metric.kind == kind for metric in bench.metrics.values()):
@@ -102,8 +101,7 @@ def _contexts(
                 possible.append(trial)
             elif omission not in left_out:
                 left_out.append(omission)
-        contexts.append((context, possible))
-    return contexts
+        yield context, possible
 
 
 def _findings(bench: Bench, context: AuditContext, trials: Sequence[Trial]) -> Iterator[Finding]:
@@ -117,17 +115,16 @@ def _findings(bench: Bench, context: AuditContext, trials: Sequence[Trial]) -> I
     truth = subject.truths.get(kind)
     for trial in trials:
         for name, outcome in trial.outcomes(context, together, scores, bench):
-            value = outcome.value
             yield Finding(
                 metric=name,
-                replacement=own_replacement(bench.metrics[name]) or bench.replacement.short_form,
+                replacement=replacement_of(bench.metrics[name]) or bench.replacement.short_form,
                 case=subject.name,
                 family=outcome.family,
                 explanation=outcome.explanation,
                 against=outcome.against,
-                value=float(value.mean),
-                low=float(value.low),
-                high=float(value.high),
+                value=float(outcome.value.mean),
+                low=float(outcome.value.low),
+                high=float(outcome.value.high),
                 passed=None if outcome.passed is None else bool(outcome.passed),
                 kind=kind,
                 scale=None if truth is None else truth.scale,
@@ -137,7 +134,7 @@ def _findings(bench: Bench, context: AuditContext, trials: Sequence[Trial]) -> I
             )
 
 
-OWN = "your model"
+_OWN = "your model"
 _FEWEST = 8  # inputs from which anything can be told
 
 
@@ -186,44 +183,51 @@ def audit(
         {'dpc': ['a constant added'], 'pc': ['a constant added']}
     """
     own_problem = problem if isinstance(problem, Problem) else None
-    made, seed, folder = trials_asked(trials, own_problem is not None), checked_seed(seed), _folder(store)
-    rated = metrics_asked(metrics)
+    made, seed, folder = chosen_trials(trials, own_problem is not None), checked_seed(seed), _folder(store)
+    rated = chosen_metrics(metrics)
     background = own_problem is not None and own_problem.background is not None
-    moves = replacements_asked(replacements, background, own_problem is not None)
+    moves = chosen_replacements(replacements, background, own_problem is not None)
     tell = progress or (lambda line: None)
-    with once_per_call(), _watched(own_problem, tell):
+    with once_per_call(), _watched(own_problem, tell), contextlib.ExitStack() as stack:
         if own_problem is not None:
             meters = [Meter(own_problem.scorer.counts)]  # before methods are computed
-            subjects = [_own_subject(own_problem, attributions)]
+            subjects = [_own_subject(stack.enter_context(held_ready(own_problem)), attributions)]
         elif attributions is not None:
             raise ValueError("attributions: they are those of a model; pass a verax.Problem as well.")
         else:
-            subjects = [case_subject(case, METHODS) for case in cases_asked(problem, seed)]
+            subjects = [case_subject(case, METHODS) for case in chosen_cases(problem, seed)]
             meters = [Meter(subject.problem.scorer.counts) for subject in subjects]
+            held = (stack.enter_context(held_ready(subject.problem)) for subject in subjects)
+            subjects = [replace(subject, problem=ready) for subject, ready in zip(subjects, held, strict=True)]
         left_out: list[LeftOut] = []
         benches: list[Bench] = []
         for subject in subjects:
             named = seeded(chosen(rated, int(subject.counts.min())), rated, seed)
-            benches += benches_of(subject, named, moves, left_out)
+            benches += _benches(subject, named, moves, left_out)
         findings: list[Finding] = []
         for number, bench in enumerate(benches, start=1):
-            key = piece_key(bench, made, seed, LEVEL)
-            contexts = _contexts(bench, made, seed, left_out)
-            kept = None if folder is None else read_piece(folder, key)
-            piece = kept
-            if piece is None:
-                piece = [finding for context in contexts for finding in _findings(bench, *context)]
-                if folder is not None:
-                    write_piece(folder, key, piece)
-            findings += piece
+            contexts = list(_contexts(bench, made, seed, left_out))
+            piece = None if folder is None else Piece(folder, bench, made, seed, LEVEL)
+            kept = None if piece is None else piece.read()
+            rows = [row for context in contexts for row in _findings(bench, *context)] if kept is None else kept
+            if piece is not None and kept is None:
+                piece.write(rows)
+            findings += rows
             label = f"{bench.subject.name}, {bench.replacement.short_form}"
             tell(f"{number} of {len(benches)}: {label}{'' if kept is None else ' (kept)'}")
+        limitations = {name: metric.known_limitations for bench in benches for name, metric in bench.metrics.items()}
         costs = [meter.total() for meter in meters]
-        rows, seconds = sum(cost.rows.total for cost in costs), max(cost.seconds for cost in costs)
-        blind = {name: metric.known_limitations for bench in benches for name, metric in bench.metrics.items()}
-        inputs = 0 if own_problem is None else len(own_problem)
-        notes = tuple(left_out)
-        return Audit(tuple(findings), notes, made, inputs, rows, seconds, LEVEL, blind, subjects[0].facts)
+        return Audit(
+            findings=tuple(findings),
+            left_out=tuple(left_out),
+            trials=made,
+            inputs=0 if own_problem is None else len(own_problem),
+            rows=sum(cost.rows.total for cost in costs),
+            seconds=max(cost.seconds for cost in costs),
+            level=LEVEL,
+            known_limitations=limitations,
+            facts=subjects[0].facts,
+        )
 
 
 @contextlib.contextmanager
@@ -241,7 +245,7 @@ def _watched(problem: Problem | None, tell: Tell) -> Iterator[None]:
         now = time.monotonic()
         if now - last >= _EVERY:
             last = now
-            tell(f"{OWN}: {counts.rows - rows:,} model rows, {now - start:.0f} s")
+            tell(f"{_OWN}: {counts.rows - rows:,} model rows, {now - start:.0f} s")
 
     counts.after_batch = after_batch
     try:
@@ -284,6 +288,4 @@ def _own_subject(problem: Problem, attributions: Any) -> AuditedProblem:
         kind: next((method for name, method in methods.items() if kinds[name] == kind), METHODS[kind]) for kind in KINDS
     }
     facts = problem_facts(problem)
-    return AuditedProblem(
-        OWN, settled, explanations=explanations, kinds=kinds, methods=again if slopes else {}, facts=facts
-    )
+    return AuditedProblem(_OWN, settled, {}, explanations, kinds, again if slopes else {}, facts)

@@ -41,13 +41,12 @@ class AuditedProblem:
     def __len__(self) -> int:
         return len(self.problem)
 
-    def asked(self, replacement: Replacement | None) -> Attributed:
+    def rated(self, replacement: Replacement | None) -> Attributed:
         """The problem with attributions of 0, and with what removed features become."""
         return attributed(self.problem, torch.zeros(()).expand(self.problem.inputs.shape), replacement)
 
     @property
     def values(self) -> Shaped[Tensor, "n *shape"]:
-        """The inputs as a tensor."""
         return self.problem.inputs.cpu()
 
     @cached_property
@@ -57,17 +56,15 @@ class AuditedProblem:
 
     @property
     def features(self) -> int:
-        """Features of the input that has most."""
         return self.problem.features.most
 
     @cached_property
     def away(self) -> Float[Tensor, "n features"] | None:
         """How far each feature is from its baseline; None where features are codes or have several elements."""
-        checked = self.problem.given
-        if checked.codes is not None or checked.missing or self.values[0].numel() != self.features:
+        given = self.problem.given
+        if given.codes is not None or given.missing or self.values[0].numel() != self.features:
             return None
-        away = (checked.values - checked.baselines).double()
-        return checked.features.reduce(away, slice(None)).cpu()
+        return given.features.reduce((given.values - given.baselines).double(), slice(None)).cpu()
 
     def keys(self, seed: int, purpose: str) -> Int[Tensor, " n"]:
         """A key for each input, for draws that depend on it alone."""
@@ -81,7 +78,6 @@ class AuditedProblem:
         return features.spread_out(explanation)
 
     def at(self, rows: slice) -> "AuditedProblem":
-        """The same with some of the inputs."""
         return replace(
             self,
             problem=self.problem[rows],
@@ -106,13 +102,11 @@ class AuditContext:
         if self.truth is not None:
             return {"truth": self.truth}
         explanations, kinds = self.subject.explanations, self.subject.kinds
-        return {
-            name: explanation for name, explanation in explanations.items() if kinds.get(name, self.kind) == self.kind
-        } or explanations
+        of_kind = {name: values for name, values in explanations.items() if kinds.get(name, self.kind) == self.kind}
+        return of_kind or explanations
 
 
 def case_subject(case: Case, methods: Mapping[Kind, Attribution]) -> AuditedProblem:
-    """A case as a subject."""
     truths = {kind: truth for kind in KINDS if (truth := case.truth(kind)) is not None}
     problem = case.problem.with_target(ClassNumbers(case.problem.classes))
     return AuditedProblem(case.name, problem, truths, methods=methods if problem.scorer.differentiable else {})
@@ -135,18 +129,17 @@ class Bench:
         moved = (problem or self.subject.problem).with_replacement(self.replacement)
         plain = {name: self.subject.shaped(values) for name, values in explanations.items()}
         evaluation = run(Call(attributed(moved, plain), self.metrics))
-        signs = {name: 1 if metric.higher_is_better else -1 for name, metric in self.metrics.items()}
-        return {
-            name: dict(zip(explanations, sign * evaluation[name].scores.double().cpu(), strict=True))
-            for name, sign in signs.items()
+        scores = {
+            name: (1 if metric.higher_is_better else -1) * evaluation[name].scores.double().cpu()
+            for name, metric in self.metrics.items()
         }
+        return {name: dict(zip(explanations, values, strict=True)) for name, values in scores.items()}
 
     def at(self, rows: slice) -> "Bench":
-        """The same with some of the inputs."""
         return replace(self, subject=self.subject.at(rows))
 
 
-def own_replacement(metric: Metric) -> str:
+def replacement_of(metric: Metric) -> str:
     """What a metric does to features whatever the call says; empty where it removes them as the call says."""
     if follows_replacement(metric):
         return ""
@@ -155,8 +148,8 @@ def own_replacement(metric: Metric) -> str:
 
 
 def unsupported_replacement(replacement: Replacement, subject: AuditedProblem) -> str:
-    """Why a replacement is not for these inputs, asked of their first row; empty where it is."""
-    moved = subject.asked(replacement)
+    """Why a replacement is not for these inputs, tried on their first row; empty where it is."""
+    moved = subject.rated(replacement)
     task = Task(moved, subject.problem.classes, subject.problem.scores())
     try:
         rows = task.context(slice(0, 1), moved.inputs.device)
@@ -171,8 +164,8 @@ def unsupported_replacement(replacement: Replacement, subject: AuditedProblem) -
 
 
 def unsupported_reason(metric: Metric, subject: AuditedProblem, replacement: Replacement) -> str:
-    """Why a metric cannot be measured on a subject, asked as every call asks it before the model runs; or nothing."""
-    moved = subject.asked(replacement)
+    """Why a metric cannot be measured on a subject, by the checks of every call before the model runs; or nothing."""
+    moved = subject.rated(replacement)
     try:
         for draws in all_draws(metric) if isinstance(metric, SampledMetric) else ():
             check_subset(draws, moved)

@@ -1,13 +1,12 @@
 """What an audit is about where nothing is said: every metric, every replacement, every trial."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from verax.attribution import Gradient, IntegratedGradients, KernelShap, LimeTabular
 from verax.attribution.base import Attribution
-from verax.auditing.known_truth import cases as all_cases
-from verax.auditing.known_truth.base import Case
+from verax.auditing.known_truth import Case, cases
 from verax.auditing.trials.base import TRIALS, Trial
 from verax.core.registry import unknown
 from verax.metrics import METRICS, DirectedPredictionChange, EffectCorrelation, Infidelity, Metric
@@ -44,63 +43,56 @@ _OF_ROWS: tuple[Replacement, ...] = (Marginal(draws=4), Conditional())
 def seeded(metrics: dict[str, Metric], metrics_or_names: Any, seed: int) -> dict[str, Metric]:
     """Metrics with the seed of the audit, but for those that were given as objects, which bring their own."""
     listed = metrics_or_names.values() if isinstance(metrics_or_names, Mapping) else metrics_or_names
-    listed_metrics = [metric for metric in listed if isinstance(metric, Metric) and metric not in _READINGS]
+    objects = [metric for metric in listed if isinstance(metric, Metric) and metric not in _READINGS]
     return {
-        name: replace(metric, seed=seed) if hasattr(metric, "seed") and metric not in listed_metrics else metric  # type: ignore[call-arg]
+        name: replace(metric, seed=seed) if hasattr(metric, "seed") and metric not in objects else metric  # type: ignore[call-arg]
         for name, metric in metrics.items()
     }
 
 
-def metrics_asked(metrics: Any) -> Any:
-    """What was asked for, or all registered metrics and the readings of them that behave differently."""
+def chosen_metrics(metrics: Any) -> Any:
+    """The metrics of a call, by default all that are registered and the readings of them that behave differently."""
     if metrics is not None:
         chosen(metrics, 1 << 62)  # raises for what is none, before any work
         return metrics
-    known = [
-        name
-        for name, kind in ((name, METRICS.get(name)) for name in METRICS)
-        if name not in _SAME_SCORE and _complete(kind)
-    ]
-    return [*known, *_READINGS]
+    return [*(name for name in METRICS if name not in _SAME_SCORE and _complete(METRICS.get(name))), *_READINGS]
 
 
-def replacements_asked(replacements: Any, background: bool, own_model: bool) -> tuple[Replacement, ...]:
-    """What was asked for; or all replacements for cases, and for one's own model those that cost little."""
+def chosen_replacements(replacements: Any, background: bool, own_model: bool) -> tuple[Replacement, ...]:
+    """The replacements of a call; by default all for cases, and for a model of one's own those that cost little."""
     if replacements is not None:
         alone = isinstance(replacements, str | Replacement) or callable(replacements)
         listed = [replacements] if alone else replacements
-        chosen = [replacement_from(entry) if isinstance(entry, str) else checked_replacement(entry) for entry in listed]
-        return tuple(entry for entry in chosen if entry is not None) or (BASELINE,)
+        read = [replacement_from(entry) if isinstance(entry, str) else checked_replacement(entry) for entry in listed]
+        return tuple(entry for entry in read if entry is not None) or (BASELINE,)
     if own_model:
         return (BASELINE, *(_OF_ROWS if background else ()))
-    examples = {type(entry): entry for entry in _EXAMPLES}
-    more = [kind() for kind in REPLACEMENTS.values() if kind not in (*examples, Own) and _complete(kind)]
-    return (*_EXAMPLES, *more)
+    known = (*map(type, _EXAMPLES), Own)
+    return (*_EXAMPLES, *(kind() for kind in REPLACEMENTS.values() if kind not in known and _complete(kind)))
 
 
-def trials_asked(trials: Any, own_model: bool) -> tuple[Trial, ...]:
-    """What was asked for, by name or as objects; by default all that can be made."""
+def chosen_trials(trials: Any, own_model: bool) -> tuple[Trial, ...]:
+    """The trials of a call, by name or as objects; by default all that can be made."""
     if trials is None:
-        other = True if own_model else None  # what can never be made here
+        other = True if own_model else None  # what can never be made on such a problem
         return tuple(kind() for kind in TRIALS.values() if kind.needs_truth is not other)
     if isinstance(trials, str | Trial) or not isinstance(trials, Iterable):
         trials = [trials]
-    chosen = tuple(trial if isinstance(trial, Trial) else TRIALS.get(trial, "trials")() for trial in trials)
-    if not chosen:
+    made = tuple(trial if isinstance(trial, Trial) else TRIALS.get(trial, "trials")() for trial in trials)
+    if not made:
         raise ValueError("trials: expected at least one, got none.")
-    return chosen
+    return made
 
 
-def cases_asked(cases: Any, seed: int) -> tuple[Case, ...]:
-    """What was asked for, by name or as objects; all that come with Verax by default."""
-    if cases is None:
-        return all_cases(seed=seed)
-    listed: Sequence[Any] = [cases] if isinstance(cases, str | Case) else list(cases)
+def chosen_cases(listed: Any, seed: int) -> tuple[Case, ...]:
+    """The cases of a call, by name or as objects; by default all that come with Verax."""
+    if listed is None:
+        return cases(seed=seed)
+    listed = [listed] if isinstance(listed, str | Case) else list(listed)
     if not listed:
         raise ValueError("cases: expected at least one, got none.")
-    known = (
-        {entry.name: entry for entry in all_cases(seed=seed)} if any(isinstance(entry, str) for entry in listed) else {}
-    )
+    named = any(isinstance(entry, str) for entry in listed)
+    known = {case.name: case for case in cases(seed=seed)} if named else {}
     for entry in listed:
         if not isinstance(entry, Case) and entry not in known:
             raise ValueError(f"cases: {unknown(entry, known or ['a verax.auditing.Case'])}")
@@ -120,5 +112,4 @@ def methods_for(inputs: CheckedInputs, slopes: bool, background: bool) -> dict[s
 
 
 def _complete(kind: type) -> bool:
-    """Whether all settings have a default."""
     return all(field.default is not MISSING or field.default_factory is not MISSING for field in fields(kind))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from verax.auditing.audited_problem import Bench
 from verax.auditing.trials.base import Named, Trial
-from verax.core.files import Sealed, digest, stable_form, tensor_hash, write_atomically
+from verax.core.files import Sealed, digest, stable_form, table_bytes, tensor_hash, write_atomically
 from verax.core.packages import __version__
 from verax.core.warn import warn
 from verax.metrics.base import Kind
@@ -78,58 +78,52 @@ class LeftOut:
     why: str
 
 
-FORMAT = 2  # raise it when the file or a trial changes
-FOLDER = "pieces"
+_FORMAT = 2  # raise it when the file or a trial changes
 
 
-def piece_key(bench: Bench, trials: Sequence[Trial], seed: int, level: float) -> str:
-    """Hash of all that a piece depends on."""
-    subject = bench.subject
-    values = subject.problem.given
-    known = [truth.attribution for truth in subject.truths.values()]
-    rows, problem = subject.problem.background, subject.problem
-    return digest(
-        format=FORMAT,
-        version=__version__,
-        case=subject.name,
-        inputs=tensor_hash(values.values, values.baselines.contiguous(), subject.counts.contiguous()),
-        explanations=tensor_hash(*known, *subject.explanations.values()),
-        names=[*subject.truths, *subject.explanations],
-        model=tensor_hash(problem.classes.cpu(), problem.scores().double().cpu()),
-        background="" if rows is None else tensor_hash(rows),
-        output=problem.output,
-        replacement=stable_form(bench.replacement),
-        metrics=[(name, stable_form(metric), metric.version) for name, metric in bench.metrics.items()],
-        trials=[stable_form(trial) for trial in trials],
-        methods=[f"{kind} {method.canonical}" for kind, method in subject.methods.items()],
-        seed=seed,
-        level=level,
-    )[:32]
+class Piece:
+    """The file of a subject with one replacement, named by a hash of all that it depends on and one of its content."""
 
+    def __init__(self, folder: Path, bench: Bench, trials: Sequence[Trial], seed: int, level: float) -> None:
+        subject, problem = bench.subject, bench.subject.problem
+        truths = [truth.attribution for truth in subject.truths.values()]
+        self.folder = folder / "pieces"
+        self.key = digest(
+            format=_FORMAT,
+            version=__version__,
+            case=subject.name,
+            inputs=tensor_hash(problem.inputs, problem.baselines.contiguous(), subject.counts.contiguous()),
+            explanations=tensor_hash(*truths, *subject.explanations.values()),
+            names=[*subject.truths, *subject.explanations],
+            model=tensor_hash(problem.classes.cpu(), problem.scores().double().cpu()),
+            background="" if problem.background is None else tensor_hash(problem.background),
+            output=problem.output,
+            replacement=stable_form(bench.replacement),
+            metrics=[(name, stable_form(metric), metric.version) for name, metric in bench.metrics.items()],
+            trials=[stable_form(trial) for trial in trials],
+            methods=[f"{kind} {method.canonical}" for kind, method in subject.methods.items()],
+            seed=seed,
+            level=level,
+        )[:32]
 
-def read_piece(folder: Path, key: str) -> list[Finding] | None:
-    """The findings of a piece; None where it is not there, or damaged, which is said."""
-    import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+    def read(self) -> list[Finding] | None:
+        """The findings; None where there is no file, or a damaged one, which is removed with a warning."""
+        import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
-    for path in sorted((folder / FOLDER).glob(f"{key}.*.parquet")):
-        content = Sealed.read(path)
-        if content is not None:
-            return findings_of(pl.read_parquet(io.BytesIO(content)))
-        warn(f"out: {path} is damaged; it is removed and what it held is computed anew.")
-        path.unlink(missing_ok=True)
-    return None
+        for path in sorted(self.folder.glob(f"{self.key}.*.parquet")):
+            content = Sealed.read(path)
+            if content is not None:
+                return findings_of(pl.read_parquet(io.BytesIO(content)))
+            warn(f"out: {path} is damaged; it is removed and what it held is computed anew.")
+            path.unlink(missing_ok=True)
+        return None
 
-
-def write_piece(folder: Path, key: str, findings: Iterable[Finding]) -> None:
-    """Store the findings of a piece, whole or not at all."""
-    buffer = io.BytesIO()
-    finding_frame(findings).write_parquet(buffer)
-    content = buffer.getvalue()
-    write_atomically(folder / FOLDER / Sealed.name(key, content, ".parquet"), content)
+    def write(self, findings: Iterable[Finding]) -> None:
+        content = table_bytes(finding_frame(findings), ".parquet")
+        write_atomically(self.folder / Sealed.name(self.key, content, ".parquet"), content)
 
 
 def finding_frame(findings: Iterable[Finding]) -> "pl.DataFrame":
-    """Findings as a polars data frame, with all columns."""
     import polars as pl  # noqa: PLC0415
 
     types: dict[str, Any] = {"passed": pl.Boolean, "inputs": pl.Int64}
@@ -139,5 +133,4 @@ def finding_frame(findings: Iterable[Finding]) -> "pl.DataFrame":
 
 
 def findings_of(frame: "pl.DataFrame") -> list[Finding]:
-    """What ``finding_frame`` made a data frame of."""
     return [Finding(**row) for row in frame.iter_rows(named=True)]

@@ -46,7 +46,6 @@ class FlatCall:
 
     @property
     def fewest_features(self) -> int:
-        """The number of features of the row that has fewest."""
         if isinstance(self.features, str):
             return self.inputs.shape[1]
         return min(len(row.unique()) for row in self.features.reshape(-1, self.inputs.shape[1]))
@@ -132,23 +131,19 @@ def _baselines(baselines: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]
 
 def _groups(feature_mask: Any, inputs: tuple[Tensor, ...]) -> Tensor:
     masks = feature_mask if isinstance(feature_mask, tuple) else (feature_mask,)
+    if len(masks) != len(inputs):
+        raise ValueError(f"feature_mask: expected one for each of the {len(inputs)} inputs, got {len(masks)}.")
     shared = all(len(mask) == 1 for mask in masks)
-    groups = _flat(_expanded("feature_mask", masks, tuple(tensor[:1] for tensor in inputs) if shared else inputs))
-    return groups[0] if shared else groups
-
-
-def _expanded(name: str, values: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Broadcast one value for each input to its shape."""
-    if len(values) != len(inputs):
-        raise ValueError(f"{name}: expected one for each of the {len(inputs)} inputs, got {len(values)}.")
     expanded = []
-    for value, tensor in zip(values, inputs, strict=True):
+    for mask, tensor in zip(masks, inputs, strict=True):
+        shape = (1 if shared else len(tensor), *tensor.shape[1:])
         try:
-            expanded.append(value.expand(tensor.shape))
+            expanded.append(mask.expand(shape))
         except RuntimeError:
-            shapes = f"shape {tuple(value.shape)} does not broadcast to the input's shape {tuple(tensor.shape)}"
-            raise ValueError(f"{name}: {shapes}.") from None
-    return tuple(expanded)
+            shapes = f"shape {tuple(mask.shape)} does not broadcast to the input's shape {shape}"
+            raise ValueError(f"feature_mask: {shapes}.") from None
+    groups = _flat(tuple(expanded))
+    return groups[0] if shared else groups
 
 
 def _target(target: Any) -> Any:

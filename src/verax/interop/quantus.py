@@ -93,8 +93,8 @@ class PredictionChange(_QuantusMetric):
         >>> from verax.interop.quantus import DirectedPredictionChange, PredictionChange
         >>> model, x = torch.nn.Linear(4, 3).eval(), np.random.default_rng(0).normal(size=(6, 4))
         >>> metrics = {"PC": PredictionChange(), "DPC": DirectedPredictionChange()}
-        >>> found = quantus.evaluate(metrics, {"input": x}, model, x, y_batch=np.zeros(6, dtype=int))
-        >>> sorted(found["input"]), len(found["input"]["PC"])
+        >>> scores = quantus.evaluate(metrics, {"input": x}, model, x, y_batch=np.zeros(6, dtype=int))
+        >>> sorted(scores["input"]), len(scores["input"]["PC"])
         (['DPC', 'PC'], 6)
     """
 

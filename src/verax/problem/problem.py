@@ -29,6 +29,7 @@ from verax.scoring.class_scores import (
     target_scores,
 )
 from verax.scoring.frames import ColumnOrder, column_order
+from verax.scoring.inference import gradients_off
 from verax.scoring.scorer import Scorer, checked_batch_size, checked_device, scorer_of
 from verax.scoring.session import Session
 
@@ -118,6 +119,7 @@ class Problem:
         self._read: ReadRows | None = None
         self._clean: CleanOutputs | None = None
         self._open: Session | None = None
+        self._held: list[Session] = []
 
     def __len__(self) -> int:
         return len(self.given)
@@ -155,7 +157,7 @@ class Problem:
         """
         if target is None and self.target_per_row:
             raise ValueError("target: this problem has one class per row; pass target= for the other rows as well.")
-        part = self._with(_clean=None, rows=self.read(inputs, model_kwargs))
+        part = self._with(_clean=None, _held=[], rows=self.read(inputs, model_kwargs))
         if isinstance(inputs, Inputs):  # in the order of the model already, and so is what belongs to them
             part.order = replace(self.order, places=None)
         part.given = checked_inputs(part.rows, self.background, self.scorer.takes_missing)
@@ -193,7 +195,8 @@ class Problem:
 
     def with_model(self, model: Any) -> "Problem":
         """The same question about another model that takes the same rows."""
-        return self._with(scorer=scorer_of(model), _clean=None)
+        scorer = scorer_of(model)
+        return self._with(scorer=scorer, _clean=None, _held=self._held if scorer is self.scorer else [])
 
     def moved(self, values: Shaped[Tensor, "n *shape"]) -> "Problem":
         """The same with other values in the same rows: features, baselines, classes and what travels along stay."""
@@ -338,6 +341,14 @@ class Problem:
         if self._open is not None:
             yield self._open
             return
+        if self._held:
+            beside = self.given.row_arguments
+            beside = None if beside is None else beside.on(self._held[0].device)
+            with gradients_off() if gradients else torch.inference_mode():
+                session = replace(self._held[0], output=output or self.output, row_arguments=beside, classes=0)
+                yield session
+                session.settle()
+            return
         with self.scorer.session(
             self.inputs,
             self.given.kind,
@@ -391,6 +402,23 @@ def problem_of(model: Any, rows: Inputs, read: ReadRows | None = None, **setting
     problem = Problem(model, rows, **settings)
     problem._read = read
     return problem
+
+
+@contextlib.contextmanager
+def held_ready(problem: Problem) -> Iterator[Problem]:
+    """The same with its model held ready until the end, for itself and for all problems of the same model made of it.
+
+    What runs inside has the caller's gradient mode, as without.
+    """
+    modes = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+    with problem.session(gradients=problem.scorer.differentiable) as session:
+        problem.begin(session)
+        held = problem._with(_held=[session])
+        try:
+            with torch.inference_mode(modes[0]), torch.set_grad_enabled(modes[1]):
+                yield held
+        finally:
+            held._held.clear()  # what was made of it and lives on opens sessions of its own
 
 
 def checked_problem(problem: Any) -> Problem:

@@ -10,7 +10,7 @@ import polars as pl
 
 from verax.attribution import Attribution
 from verax.auditing.audit import audit
-from verax.auditing.choices import trials_asked
+from verax.auditing.choices import chosen_trials
 from verax.auditing.finding import LeftOut, finding_frame, findings_of
 from verax.auditing.result import Audit
 from verax.evaluation.evaluate import evaluate
@@ -318,7 +318,7 @@ def read_trust(study: Study, scores: pl.DataFrame) -> Trust | None:
             audits[name] = Audit(
                 findings=findings_of(pl.read_parquet(files[stem])),
                 left_out=tuple(LeftOut(*omission) for omission in facts["left_out"]),
-                trials=trials_asked(settings.trials or None, own_model=True),
+                trials=chosen_trials(settings.trials or None, own_model=True),
                 inputs=facts["inputs"],
                 rows=facts["rows"],
                 seconds=facts["seconds"],

@@ -2,7 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -25,13 +26,9 @@ _KEPT_BYTES = 1 << 30  # of attributions that were computed along with others
 _GROUP_BYTES = _KEPT_BYTES // 4
 
 
-@dataclass(frozen=True)
-class RandomScores:
-    """A random explanation under one metric."""
-
-    scores: Float[Tensor, " n"]  # one for each input
-    # unmoved: for each input, the share of small changes that leave the score as it is; 0 where none are made
-    unmoved: Float[Tensor, " n"]
+# a random explanation under one metric: a score for each input, and the share of small changes that leave the model's
+# score of that input as it is; 0 where none are made
+RandomScores = tuple[Float[Tensor, " n"], Float[Tensor, " n"]]
 
 
 class Bench:
@@ -58,42 +55,41 @@ class Bench:
         self._random: dict[int, list[RandomScores]] = {}  # of each round, by where it ends
 
     def new(self, number: int, batch: int, configuration: Attribution) -> Candidate:
-        """A candidate that was measured on nothing yet."""
         scores = torch.empty(len(self.metrics), 0, dtype=torch.float64)
         return Candidate(number, batch, configuration, scores, self.costs[configuration])
 
     def extend(self, candidates: Sequence[Candidate], count: int) -> None:
         """Measure candidates on all of the first inputs that they have not seen; those that cannot be, fail."""
-        # Round by round, also for who is late, so that what was computed along with others is found again.
-        for stop in (size for size in rounds(len(self.problem)) if size <= count):
-            behind = [candidate for candidate in candidates if candidate.inputs < stop and not candidate.reason]
-            if behind:
-                self._measure(behind, slice(behind[0].inputs, stop))
+        # round by round, also for who is late, so that what was computed along with others is kept for all
+        for rows in self._rounds(count):
+            if behind := _behind(candidates, rows):
+                self._measure(behind, slice(behind[0].inputs, rows.stop))
 
     def random(self, count: int) -> list[RandomScores]:
         """What a random explanation scores on the first inputs, by metric."""
-        start = 0
-        for stop in (size for size in rounds(len(self.problem)) if size <= count):
-            if stop not in self._random:  # a search that goes on has not measured them in this run
-                self._rate({}, slice(start, stop))
-            start = stop
-        parts = [self._random[stop] for stop in rounds(len(self.problem)) if stop <= count]
-        return [
-            RandomScores(
-                torch.cat([part[at].scores for part in parts]), torch.cat([part[at].unmoved for part in parts])
-            )
-            for at in range(len(self.metrics))
-        ]
+        parts = []
+        for rows in self._rounds(count):
+            if rows.stop not in self._random:  # a search that goes on has not measured them in this run
+                self._rate({}, rows)
+            parts.append(self._random[rows.stop])
+        joined = (
+            (torch.cat(values) for values in zip(*of_metric, strict=True)) for of_metric in zip(*parts, strict=True)
+        )
+        return [(scores, unmoved) for scores, unmoved in joined]
 
     def seconds(self, candidates: Sequence[Candidate], count: int) -> float:
         """Seconds that ``extend`` will take, at the pace so far; 0 where nothing was measured yet."""
-        seconds, start = 0.0, 0
-        for stop in (size for size in rounds(len(self.problem)) if size <= count):
-            behind = [candidate for candidate in candidates if candidate.inputs < stop and not candidate.reason]
-            groups = {leader: _dearest(members) for leader, members in self._by_leader(behind).items()}
-            seconds += self.pace.seconds(groups, len(behind), stop - start) if behind else 0.0
-            start = stop
+        seconds = 0.0
+        for rows in self._rounds(count):
+            if behind := _behind(candidates, rows):
+                groups = {leader: _dearest(members) for leader, members in self._by_leader(behind).items()}
+                seconds += self.pace.seconds(groups, len(behind), rows.stop - rows.start)
         return seconds
+
+    def _rounds(self, count: int) -> list[slice]:
+        """The inputs that each round adds, up to so many in all."""
+        ends = [size for size in rounds(len(self.problem)) if size <= count]
+        return [slice(start, stop) for start, stop in pairwise((0, *ends))]
 
     def _by_leader(self, candidates: Sequence[Candidate]) -> dict[Attribution, list[Candidate]]:
         """Candidates whose attributions are computed together, by the first of their group."""
@@ -121,15 +117,13 @@ class Bench:
 
     def _rate(self, attributions: Mapping[str, Any], rows: slice) -> Float[Tensor, "k metrics n"]:
         """Scores of some inputs, a random explanation beside them where it is asked for."""
-        random = {"random": Random()} if self.beside_random else {}
-        rated = {**attributions, **random}
+        rated = {**attributions} | ({"random": Random()} if self.beside_random else {})
         call = prepared(self.problem[rows], rated, self.metrics, check_call)
-        ours = replace(call.rated, of_tracked=frozenset(rated))
-        result = run(call._replace(rated=ours))
+        result = run(call._replace(rated=replace(call.rated, of_tracked=frozenset(rated))))
         scores = torch.stack([result[name].scores.double().cpu() for name in self.metrics], dim=1)
         if self.beside_random:
             self._random[rows.stop] = [
-                RandomScores(values, flat_draws(part)) for values, part in zip(scores[-1], result.values(), strict=True)
+                (values, flat_draws(part)) for values, part in zip(scores[-1], result.values(), strict=True)
             ]
         return scores[: len(attributions)]
 
@@ -184,6 +178,11 @@ class Bench:
         return computed
 
 
+def _behind(candidates: Sequence[Candidate], rows: slice) -> list[Candidate]:
+    """Candidates that have not seen all inputs up to the end of some."""
+    return [candidate for candidate in candidates if candidate.inputs < rows.stop and not candidate.reason]
+
+
 def _dearest(candidates: Sequence[Candidate]) -> float | None:
     """Model rows per input of the most expensive one; None where one's are not known."""
     costs = [candidate.cost for candidate in candidates if candidate.cost is not None]
@@ -195,14 +194,6 @@ class Pace:
 
     What will be computed together costs what its most expensive member does, once. Metrics may share model rows between
     candidates: fewer candidates than before are taken to cost as much, more of them in proportion.
-
-    Example:
-        >>> from verax.attribution import Gradient
-        >>> pace = Pace()
-        >>> pace.explained(Gradient(), rows=3.0, inputs=10, seconds=6.0)  # 0.2 seconds for each model row
-        >>> pace.rated(candidates=4, inputs=10, seconds=1.0)
-        >>> round(pace.seconds({Gradient(): 5.0}, candidates=8, inputs=100), 3)
-        120.0
     """
 
     def __init__(self) -> None:
@@ -211,12 +202,10 @@ class Pace:
         self._rated: tuple[int, float] | None = None  # candidates, and seconds per input
 
     def explained(self, leader: Attribution, rows: float, inputs: int, seconds: float) -> None:
-        """A group was computed, at so many model rows per input."""
         self._per_row[leader] = seconds / (max(rows, 1.0) * inputs)
         self._dearest = max(self._dearest, rows)
 
     def rated(self, candidates: int, inputs: int, seconds: float) -> None:
-        """The metrics of so many candidates were measured."""
         self._rated = candidates, seconds / inputs
 
     def seconds(self, groups: Mapping[Attribution, float | None], candidates: int, inputs: int) -> float:

@@ -22,11 +22,9 @@ class OfflineChart(alt.LayerChart):  # type: ignore[misc,name-defined]  # Altair
         return {"image/svg+xml": vl_convert.vegalite_to_svg(self.to_json())}
 
     def to_html(self, *args: Any, inline: bool = True, **settings: Any) -> str:
-        """The chart as a page, with its scripts in it."""
         return str(super().to_html(*args, inline=inline, **settings))
 
     def save(self, *args: Any, inline: bool = True, **settings: Any) -> None:
-        """Write the chart; the ending of the path says how."""
         super().save(*args, inline=inline, **settings)
 
 
@@ -47,9 +45,8 @@ def _table(tuned: "Tuned") -> pl.DataFrame:
     table = tuned.table.filter(pl.col("state") != "failed")
     numbers = {name: f"objective{at}" for at, name in enumerate(tuned.objectives)}
     columns = {f"{name}{end}": f"{number}{end}" for name, number in numbers.items() for end in ("", "_low", "_high")}
-    labels = {kind.__name__: kind.label for kind in _methods(tuned)}
     return table.rename(columns, strict=False).with_columns(
-        pl.col("method").replace(labels),
+        pl.col("method").replace(_labels(tuned)),
         pl.col("trial").is_in(tuned.pareto["trial"].to_list()).alias("front"),
     )
 
@@ -93,9 +90,10 @@ def _points(tuned: "Tuned", base: Any) -> Any:
 
 
 def _colour(tuned: "Tuned") -> Any:
-    labels = [kind.label for kind in _methods(tuned)]
+    labels = list(_labels(tuned).values())
     return alt.Color("method:N", title=None, scale=alt.Scale(domain=labels, range=method_colours(labels)))
 
 
-def _methods(tuned: "Tuned") -> list[Any]:
-    return list(dict.fromkeys(type(candidate.configuration) for candidate in tuned.candidates if not candidate.reason))
+def _labels(tuned: "Tuned") -> dict[str, str]:
+    kinds = dict.fromkeys(type(candidate.configuration) for candidate in tuned.candidates if not candidate.reason)
+    return {kind.__name__: kind.label for kind in kinds}

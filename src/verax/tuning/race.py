@@ -1,7 +1,7 @@
 """Races: candidates are measured on more and more of the same inputs, and dropped once they surely are no better."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -26,33 +26,22 @@ def rounds(inputs: int) -> tuple[int, ...]:
 
 @dataclass(eq=False)
 class Candidate:
-    """A configuration in the race.
+    """A configuration in the race."""
 
-    Attributes:
-        number, batch: When it was proposed, from 0, and with which others.
-        configuration: What is measured.
-        scores: One for each metric and input so far, the first inputs first.
-        cost: Model rows per input of this configuration alone; None until it is known.
-        rows, seconds: Model rows and wall-clock time spent on it; of what several share, an even part.
-        values: What the sampler is told: one number per objective, comparable between candidates on different inputs.
-        alive: Whether it may still be the best.
-        reason: Why it failed.
-    """
-
-    number: int
-    batch: int
+    number: int  # when it was proposed, from 0
+    batch: int  # with which others
     configuration: Attribution
-    scores: Float[Tensor, "metrics n"]
-    cost: float | None = None
-    rows: float = 0.0
-    seconds: float = 0.0
+    scores: Float[Tensor, "metrics n"]  # of each input so far, the first inputs first
+    cost: float | None = None  # model rows per input of this configuration alone; None until it is known
+    rows: float = 0.0  # model rows spent on it; of what several share, an even part
+    seconds: float = 0.0  # the same of wall-clock time
+    # what the sampler is told: one number per objective, comparable between candidates on different inputs
     values: list[float] = field(default_factory=list)
-    alive: bool = True
-    reason: str = ""
+    alive: bool = True  # whether it may still be the best
+    reason: str = ""  # why it failed
 
     @property
     def inputs(self) -> int:
-        """How many inputs it was measured on."""
         return self.scores.shape[1]
 
     def under(self, metric: int) -> "Candidate":
@@ -75,20 +64,13 @@ class Rule:
     They take for granted that no difference to come is larger than all so far; where there was none yet, nothing is
     sure. Student's t, looked at in every round, drops one of two equally good candidates in 12 of 100 races, and a
     better one in 86 of 100 where both differ on 4 of 1,000 inputs alone; the bets in less than 3.
-
-    Attributes:
-        signs: For each metric 1 where higher is better, -1 where lower is.
-        cost: Whether being cheaper is an advantage.
-        tolerance: An advantage that is not worth further inputs, as a share of the best score.
-        level: Coverage of an interval; at most ``(1 - level) / 2`` of the better of two candidates are dropped.
-        apart: Whether each metric is a race of its own, with its own best; candidates stay as long as they are in one.
     """
 
-    signs: tuple[int, ...]
-    cost: bool
-    tolerance: float
-    level: float
-    apart: bool = False
+    signs: tuple[int, ...]  # for each metric 1 where higher is better, -1 where lower is
+    cost: bool  # whether being cheaper is an advantage
+    tolerance: float  # an advantage that is not worth further inputs, as a share of the best score
+    level: float  # coverage of an interval; at most ``(1 - level) / 2`` of the better of two candidates are dropped
+    apart: bool = False  # whether each metric is a race with its own best; candidates stay as long as they are in one
 
     def under(self, metric: int) -> "Rule":
         """The rule of one metric's own race."""
@@ -101,7 +83,6 @@ class Rule:
     def _gained(
         self, candidate: Candidate, rival: Candidate, metric: int, count: int
     ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-        """Scores of both on the first inputs, higher ones better."""
         sign = self.signs[metric]
         return sign * candidate.scores[metric, :count], sign * rival.scores[metric, :count]
 
@@ -119,23 +100,16 @@ class Rule:
 
     def ranked(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
         """From the best mean of the first metric on the first inputs to the worst; of equal ones the cheaper first."""
-
-        def place(candidate: Candidate) -> tuple[float, float, int]:
-            mean = float(candidate.scores[0, :count].mean())
-            return -self.signs[0] * mean, _cost(candidate), candidate.number
-
-        return sorted(candidates, key=place)
+        means = {candidate: self.signs[0] * float(candidate.scores[0, :count].mean()) for candidate in candidates}
+        return sorted(candidates, key=lambda candidate: (-means[candidate], _cost(candidate), candidate.number))
 
     def survivors(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
         """Those that may still be the best, judged by the first inputs, the best first."""
         if self.apart:
-            races = [
-                self.under(metric).survivors([candidate.under(metric) for candidate in candidates], count)
-                for metric in range(len(self.signs))
-            ]
-            left = {left_candidate.number for race in races for left_candidate in race}
+            races = (rule.survivors(views, count) for rule, views in self._races(candidates))
+            left = {view.number for race in races for view in race}
             return self.ranked([candidate for candidate in candidates if candidate.number in left], count)
-        # Who was measured on more inputs than that is not dropped on the evidence of fewer.
+        # who was measured on more inputs than that is not dropped on the evidence of fewer
         kept: list[Candidate] = []
         for candidate in self.ranked(candidates, count):
             if candidate.inputs > count or not any(self.surely_no_better(candidate, rival, count) for rival in kept):
@@ -149,24 +123,26 @@ class Rule:
         of races apart none where each has one left.
         """
         if self.apart:
-            races = [self._of_race(metric, alive, count) for metric in range(len(self.signs))]
-            if all(len(race) < 2 for race in races):
-                return []
-            left = {racer.number for race in races for racer in race}
+            races = []
+            for rule, views in self._races(alive):
+                best_of_race = rule.survivors([view for view in views if view.inputs >= count], count)[0]
+                races.append(rule.undecided(best_of_race, views, count))
+            left = {view.number for race in races for view in race} if any(len(race) > 1 for race in races) else set()
             return [candidate for candidate in alive if candidate.number in left]
         if self.cost or len(self.signs) > 1:
             return list(alive)
+        return [
+            racer
+            for racer in alive
+            if racer is best
+            or racer.inputs > count
+            or not self.surely_no_better(racer, best, racer.inputs, self.tolerance)
+        ]
 
-        def settled(candidate: Candidate) -> bool:
-            return self.surely_no_better(candidate, best, candidate.inputs, self.tolerance)
-
-        return [racer for racer in alive if racer is best or racer.inputs > count or not settled(racer)]
-
-    def _of_race(self, metric: int, alive: Sequence[Candidate], count: int) -> list[Candidate]:
-        """Who goes on in one metric's own race."""
-        rule, views = self.under(metric), [candidate.under(metric) for candidate in alive]
-        best = rule.survivors([view for view in views if view.inputs >= count], count)[0]
-        return rule.undecided(best, views, count)
+    def _races(self, candidates: Sequence[Candidate]) -> Iterator[tuple["Rule", list[Candidate]]]:
+        """Each metric's own race: its rule, and the candidates with the scores of this metric alone."""
+        for metric in range(len(self.signs)):
+            yield self.under(metric), [candidate.under(metric) for candidate in candidates]
 
     def front(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Of the candidates with the most inputs, those that no other beats; the best in the first metric first."""

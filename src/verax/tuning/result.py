@@ -1,4 +1,4 @@
-"""What a search found: a configuration that is ready to be used, a table of all trials, and a chart."""
+"""What a search found: configurations that are ready to be used, a table of all trials, and a chart."""
 
 import html
 import os
@@ -33,15 +33,10 @@ _TABLE_ROWS = 10  # of the table in a notebook
 
 @dataclass(frozen=True)
 class BesideRandom:
-    """The best trial beside a random explanation.
+    """The best trial beside a random explanation."""
 
-    Attributes:
-        beaten: Whether the best is significantly better, corrected for the number of trials.
-        flat: Under noise, the share of draws that leave the score as it is, where it is most of them; else 0.
-    """
-
-    beaten: bool
-    flat: float = 0.0
+    beaten: bool  # whether the best is significantly better, corrected for the number of trials
+    flat: float = 0.0  # under noise, the share of draws that leave the score as it is, where it is most of them; else 0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -284,7 +279,6 @@ class Tuned:
         return row | {"reason": candidate.reason or None, "configuration": configuration.canonical}
 
     def _settings(self) -> list[str]:
-        """Settings in which trials differ."""
         values: dict[str, set[Any]] = {}
         for candidate in self.candidates:
             for setting in fields(candidate.configuration):
@@ -293,8 +287,84 @@ class Tuned:
         return [name for name, used in values.items() if len(used) > 1 or (not shared and name != "seed")]
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class TunedByQuestion:
+    """What ``verax.tune`` found for two questions in one search: ``tuned["local"]`` and ``tuned["baseline"]``.
+
+    Attributes:
+        whole: The search, with the scores of every trial under both metrics.
+        searches: What was found for each question.
+    """
+
+    whole: Tuned
+    searches: Mapping[Kind, Tuned]
+
+    def __getitem__(self, question: Kind) -> Tuned:
+        if question not in self.searches:
+            raise KeyError(f"question: expected one of {', '.join(map(repr, self.searches))}, got {question!r}.")
+        return self.searches[question]
+
+    @property
+    def answers(self) -> dict[Kind, str]:
+        """What to believe, a sentence for each question."""
+        return {question: tuned.answer for question, tuned in self.searches.items()}
+
+    @property
+    def best(self) -> Any:
+        """Raises: there is one for each question."""
+        raise ValueError(
+            'best: two questions were asked, each with a best of its own; say tuned["local"].best or '
+            'tuned["baseline"].best, or pass question="local" or "baseline" to tune.'
+        )
+
+    @property
+    def rows(self) -> int:
+        """Model rows of the whole search, earlier runs included; forward and backward."""
+        return self.whole.rows
+
+    @property
+    def seconds(self) -> float:
+        """Its wall-clock time, earlier runs included."""
+        return self.whole.seconds
+
+    @property
+    def stopped(self) -> Stopped:
+        """Why it ended."""
+        return self.whole.stopped
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Methods that were not asked for by name and could not be used, with the reason."""
+        return self.whole.left_out
+
+    @property
+    def table(self) -> "pl.DataFrame":
+        """One row per trial, as ``Tuned.table`` describes, with both metrics; ``behind`` is that of the first one."""
+        return self.whole.table
+
+    def to_frame(self) -> "pl.DataFrame":
+        """The table of all trials."""
+        return self.table
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trials, or a page about them, as ``Tuned.save`` does; the page has both answers."""
+        save_as(path, self.to_frame, lambda: self.whole.page(str(self)))
+
+    def plot(self) -> Any:
+        """An Altair chart: the trials under one metric against the other."""
+        return self.whole.plot()
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [*(f"{tuned.summary()}\n" for tuned in self.searches.values()), *self.whole.cost_lines()],
+        )
+
+    def _repr_html_(self) -> str:
+        summaries = "".join(f"<pre>{html.escape(tuned.summary())}</pre>" for tuned in self.searches.values())
+        return f"{summaries}<pre>{html.escape(chr(10).join(self.whole.cost_lines()))}</pre>"
+
+
 def _interval(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    """Columns of a figure and its interval."""
     ends = (None, None, None) if estimate is None else (estimate.mean, estimate.low, estimate.high)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 

@@ -2,12 +2,11 @@
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
-from verax.attribution import METHODS, Attribution, LimeTabular, Place, Rows, families, grid
+from verax.attribution import METHODS, Attribution, LimeTabular, Place, families, grid
 from verax.attribution.base import Modality
 from verax.attribution.family import check_family
 from verax.attribution.grid import removals
@@ -27,44 +26,41 @@ class Choice:
     options: dict[Any, "Choice | Attribution"]  # what follows from each value
 
     @property
-    def values(self) -> list[Any]:
-        """What there is to choose from."""
-        return list(self.options)
-
-    @property
     def ordered(self) -> bool:
         """Whether neighbouring values are alike: those of numbers are."""
         return _are_numbers(self.options)
 
-    def value_of(self, configuration: Attribution) -> Any:
-        """What a configuration has here."""
-        return type(configuration).__name__ if self.setting == "method" else getattr(configuration, self.setting)
+    @property
+    def words(self) -> list[str]:
+        return [*map(repr, self.options)]
 
 
-def choices(configurations: Iterable[Attribution]) -> Choice | Attribution:
+def choices(left: Sequence[Attribution], every: Sequence[Attribution] = (), at: int = 0) -> Choice | Attribution:
     """The choices that lead to each configuration: the method, then every setting in which what is left differs."""
-    options = {name: _between(members, members, 0) for name, members in by_method(configurations).items()}
-    return Choice("method", "method", options) if len(options) > 1 else next(iter(options.values()))
-
-
-def _between(left: list[Attribution], every: list[Attribution], at: int) -> Choice | Attribution:
-    """The choice of the first setting, from a place on, in which configurations of one method differ."""
     if len(left) == 1:
         return left[0]
-    setting = fields(left[0])[at].name
-    values = _values(left, setting)
-    if len(values) == 1:
-        return _between(left, every, at + 1)
-    members = {value: [member for member in left if getattr(member, setting) == value] for value in values}
-    options = {value: _between(members[value], every, at + 1) for value in values}
-    name = f"{type(left[0]).__name__}.{setting}"
-    # not every combination of settings may be there; Optuna wants one name for one set of values
-    return Choice(name if values == _values(every, setting) else f"{name} of {values}", setting, options)
+    setting = fields(left[0])[at - 1].name if at else "method"
+    members = _by_value(left, setting)
+    if len(members) == 1:
+        return choices(left, every if at else left, at + 1)
+    name = f"{type(left[0]).__name__}.{setting}" if at else setting
+    # not every combination of settings may exist; Optuna wants one name for one set of values
+    if at and list(members) != list(_by_value(every, setting)):
+        name = f"{name} of {list(members)}"
+    options = {value: choices(several, every if at else several, at + 1) for value, several in members.items()}
+    return Choice(name, setting, options)
 
 
-def _values(configurations: Iterable[Attribution], setting: str) -> list[Any]:
-    values = dict.fromkeys(getattr(configuration, setting) for configuration in configurations)
-    return sorted(values) if _are_numbers(values) else list(values)
+def _value(configuration: Attribution, setting: str) -> Any:
+    return type(configuration).__name__ if setting == "method" else getattr(configuration, setting)
+
+
+def _by_value(configurations: Iterable[Attribution], setting: str) -> dict[Any, list[Attribution]]:
+    """Configurations by the value of a setting, numbers in order."""
+    members: dict[Any, list[Attribution]] = {}
+    for configuration in configurations:
+        members.setdefault(_value(configuration, setting), []).append(configuration)
+    return {value: members[value] for value in sorted(members)} if _are_numbers(members) else members
 
 
 def _are_numbers(values: Iterable[Any]) -> bool:
@@ -85,32 +81,30 @@ def space_of(methods: Any, modality: Modality, problem: Problem, std: bool = Fal
     With ``std``, LIME by name is also tried with noise of each column's standard deviation.
     """
     chosen = _wanted(methods, modality, std)
+    unusable: set[Attribution] = set()
     left_out: dict[str, str] = {}
-    for name, members in by_method(chosen).items():
+    for name, members in _by_value(chosen, "method").items():
         usable, reason = _usable(members, problem)
-        if methods is None and usable and members[0].known_limitation:
-            usable, reason = [], f"{members[0].known_limitation}; name it in methods to try it"
-        if methods is None and usable and problem.features.most > _MANY and members[0] in removals(modality):
-            count = f"{problem.features.most:,} features"
-            usable, reason = [], f"removes features, and there are {count}; pass groups of them as features"
+        if methods is None and usable and (words := _not_by_default(members[0], modality, problem)):
+            usable, reason = [], words
         if methods is not None and len(usable) < len(members):
             if not problem.scorer.differentiable and members[0].needs_gradients:
-                others = by_method(method for method in offered(modality) if not method.needs_gradients)
+                others = _by_value([method for method in offered(modality) if not method.needs_gradients], "method")
                 raise TypeError(f"methods: {name} {reason}; those that need none work: {', '.join(others)}.")
             raise ValueError(f"methods: {name} cannot be used. {reason}")
         if reason:
             left_out[name] = reason
-            unusable = {*members} - {*usable}
-            chosen = [configuration for configuration in chosen if configuration not in unusable]
-    return Space(tuple(chosen), left_out)
+            unusable |= {*members} - {*usable}
+    return Space(tuple(configuration for configuration in chosen if configuration not in unusable), left_out)
 
 
-def by_method(configurations: Iterable[Attribution]) -> dict[str, list[Attribution]]:
-    """Configurations by the name of their method."""
-    members: dict[str, list[Attribution]] = {}
-    for configuration in configurations:
-        members.setdefault(type(configuration).__name__, []).append(configuration)
-    return members
+def _not_by_default(method: Attribution, modality: Modality, problem: Problem) -> str:
+    """Why a method is tried only where it is named."""
+    if method.known_limitation:
+        return f"{method.known_limitation}; name it in methods to try it"
+    if problem.features.most > _MANY and method in removals(modality):
+        return f"removes features, and there are {problem.features.most:,} features; pass groups of them as features"
+    return ""
 
 
 def offered(modality: Modality, std: bool = False) -> list[Attribution]:
@@ -149,7 +143,7 @@ def _named(name: Any, modality: Modality, std: bool) -> list[Attribution]:
     if not kinds:
         raise ValueError(f"methods: {unknown(name, [*_names(modality), 'a configuration'])}")
     fitting = [kind for kind in kinds if modality in kind.modalities] or kinds
-    members = by_method(offered(modality, std))
+    members = _by_value(offered(modality, std), "method")
     return [method for kind in fitting for method in members.get(kind.__name__) or [_default(kind)]]
 
 
@@ -194,12 +188,12 @@ def _usable(members: list[Attribution], problem: Problem) -> tuple[list[Attribut
 def groups(configurations: Sequence[Attribution], problem: Problem, place: Place) -> list[list[Attribution]]:
     """Configurations that are cheaper together: each joins the first of a group if it then costs at most half."""
     every: list[list[Attribution]] = []
-    for family, members in families(configurations).items():
-        alone = {member: _total(family.rows([member], problem, place)) for member in members}
+    for members in families(configurations).values():
+        alone = {member: _rows((member,), problem, place) for member in members}
         of_family: list[list[Attribution]] = []
         for member in sorted(members, key=lambda member: -(alone[member] or 0)):
             for group in of_family if alone[member] is not None else []:
-                together = _total(family.rows([group[0], member], problem, place)) or 0
+                together = _rows((group[0], member), problem, place) or 0
                 if 2 * (together - (alone[group[0]] or 0)) <= (alone[member] or 0):
                     group.append(member)
                     break
@@ -209,21 +203,22 @@ def groups(configurations: Sequence[Attribution], problem: Problem, place: Place
     return every
 
 
-def _total(rows: Rows | None) -> int | None:
-    return None if rows is None else rows.total
-
-
 def cost_of(configuration: Attribution, problem: Problem, place: Place) -> float | None:
     """Model rows per explained input of a configuration alone, backward passes counted; None where it is not known."""
-    rows = configuration.family.rows([configuration], problem, place)
-    return None if rows is None else 1 + rows.total / len(problem)  # 1: the input itself
+    rows = _rows((configuration,), problem, place)
+    return None if rows is None else 1 + rows / len(problem)  # 1: the input itself
+
+
+def _rows(members: Sequence[Attribution], problem: Problem, place: Place) -> int | None:
+    """Model rows of configurations of one family together, backward passes counted; None where it is not known."""
+    rows = members[0].family.rows(members, problem, place)
+    return None if rows is None else rows.total
 
 
 _DRAWS = 4  # for each wanted proposal; what was tried already is drawn again
 
 
 def optuna() -> Any:
-    """Optuna, or how to install it."""
     return optional_package("optuna", "verax[tune]", "verax.tune")
 
 
@@ -237,9 +232,11 @@ def propose(
 ) -> list[Attribution]:
     """Configurations to try next, none of them ``tried``, at most ``count``; same key and history, same proposals."""
     seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=4).digest(), "little")
-    first = choices(configurations)
+    first, library = choices(configurations), optuna()
     proposals: dict[Attribution, None] = {}
-    with _quiet() as library:
+    verbosity = library.logging.get_verbosity()
+    library.logging.set_verbosity(library.logging.WARNING)
+    try:
         study = library.create_study(sampler=library.samplers.TPESampler(seed=seed), directions=list(directions))
         study.add_trials([_finished(first, configuration, values) for configuration, values in known])
         for _ in range(_DRAWS * count):
@@ -251,47 +248,35 @@ def propose(
                 study.tell(trial, state=library.trial.TrialState.FAIL)  # so that the sampler does not count with it
             else:
                 proposals[configuration] = None
+    finally:
+        library.logging.set_verbosity(verbosity)
     taken = {*tried, *proposals}
     left = [configuration for configuration in configurations if configuration not in taken]
     random.Random(seed).shuffle(left)  # noqa: S311  # no secret
     return [*proposals, *left][:count]
 
 
-@contextmanager
-def _quiet() -> Iterator[Any]:
-    """Optuna, which does not announce its studies as long as the block runs."""
-    library = optuna()
-    before = library.logging.get_verbosity()
-    library.logging.set_verbosity(library.logging.WARNING)
-    try:
-        yield library
-    finally:
-        library.logging.set_verbosity(before)
-
-
 def _drawn(choice: Choice | Attribution, trial: Any) -> Attribution:
-    """The configuration that a trial's draws lead to."""
     while isinstance(choice, Choice):
-        values = choice.values
         if choice.ordered:  # a place in the list: steps of the grid are what is alike, also where they grow
-            value = values[trial.suggest_int(choice.name, 0, len(values) - 1)]
+            at = trial.suggest_int(choice.name, 0, len(choice.options) - 1)
         else:
-            words = [*map(repr, values)]
-            value = values[words.index(trial.suggest_categorical(choice.name, words))]
-        choice = choice.options[value]
+            at = choice.words.index(trial.suggest_categorical(choice.name, choice.words))
+        choice = list(choice.options.values())[at]
     return choice
 
 
 def _finished(choice: Choice | Attribution, configuration: Attribution, scores: Sequence[float]) -> Any:
-    """A finished trial, as Optuna would have it."""
     library = optuna()
     params: dict[str, Any] = {}
     distributions: dict[str, Any] = {}
     while isinstance(choice, Choice):
-        value, values = choice.value_of(configuration), choice.values
-        places = library.distributions.IntDistribution(0, len(values) - 1)
-        words = library.distributions.CategoricalDistribution([*map(repr, values)])
-        params[choice.name] = values.index(value) if choice.ordered else repr(value)
-        distributions[choice.name] = places if choice.ordered else words
+        value = _value(configuration, choice.setting)
+        at = list(choice.options).index(value)
+        params[choice.name] = at if choice.ordered else choice.words[at]
+        places = library.distributions.IntDistribution(0, len(choice.options) - 1)
+        distributions[choice.name] = (
+            places if choice.ordered else library.distributions.CategoricalDistribution(choice.words)
+        )
         choice = choice.options[value]
     return library.trial.create_trial(values=list(scores), params=params, distributions=distributions)

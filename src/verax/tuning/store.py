@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from verax.core.arguments import checked_choice, checked_count, checked_positive
 from verax.core.files import BLANK_CHECKSUM, digest, has_valid_checksum, tensor_hash, with_checksum, write_atomically
 from verax.core.registry import unknown
 from verax.core.shapes import Float
-from verax.metrics.base import METRICS, Kind, Metric, SampledMetric, all_draws
+from verax.metrics.base import METRICS, Metric, SampledMetric, all_draws
 from verax.metrics.choose import QUESTIONS, chosen, deciding_metrics, fewest_features, metric_of, why_not
 from verax.problem.features import Groups
 from verax.problem.inputs import CheckedInputs
@@ -36,19 +36,63 @@ from verax.tuning.space import Space
 
 FORMAT = 3  # raise it when the file, the rule of races or the way of proposing changes
 _KEY = "verax.tune"
-_PLAIN = ("number", "batch", "cost", "rows", "seconds", "values", "alive", "reason")
 _SAME_MODEL = 1e-3  # probabilities within it are those of the same model, maybe on another device
 
 
 @dataclass(frozen=True)
-class SearchFacts:
-    """What a search is about, which must be the same to go on with it."""
+class TrialsFile:
+    """The file of a search, and what the search is about, which must be the same to go on with it."""
 
+    path: Path
     facts: Mapping[str, str]  # hashes and settings by the name of the argument
     clean: Float[Tensor, " n"]  # the probability of each input's class: the model, as far as a search can see
+    metrics: Sequence[str]
 
-    def differs_from(self, facts: Mapping[str, str], clean: Sequence[float]) -> list[str]:
-        """The arguments in which another search differs."""
+    def write(self, candidates: Sequence[Candidate]) -> None:
+        import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
+
+        schema: dict[str, Any] = {"number": pl.Int64, "batch": pl.Int64, "cost": pl.Float64, "rows": pl.Float64}
+        schema |= {"seconds": pl.Float64, "values": pl.List(pl.Float64), "alive": pl.Boolean, "reason": pl.String}
+        columns: dict[str, Any] = {name: [getattr(candidate, name) for candidate in candidates] for name in schema}
+        columns["configuration"] = [candidate.configuration.canonical for candidate in candidates]
+        for at, name in enumerate(self.metrics):
+            columns[f"scores_{name}"] = [candidate.scores[at].tolist() for candidate in candidates]
+            schema[f"scores_{name}"] = pl.List(pl.Float64)
+        about = {
+            "format": FORMAT,
+            "seal": BLANK_CHECKSUM,
+            "facts": {**self.facts},
+            "clean": self.clean.double().tolist(),
+        }
+        buffer = io.BytesIO()
+        pl.DataFrame(columns, schema_overrides=schema).write_parquet(buffer, metadata={_KEY: json.dumps(about)})
+        write_atomically(self.path, with_checksum(buffer.getvalue()))
+
+    def read(self, configurations: Sequence[Attribution]) -> list[Candidate]:
+        """The trials of the same search, none where there is no file; or say what is wrong with it."""
+        import polars as pl  # noqa: PLC0415
+
+        if not self.path.exists():
+            return []
+        content = self.path.read_bytes()
+        if not has_valid_checksum(content):
+            raise ValueError(f"store: {self.path} is no file of verax.tune, or it is damaged; expected another path.")
+        about = json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
+        if about["format"] != FORMAT:
+            raise ValueError(f"store: {self.path} was written by another version of Verax; expected another path.")
+        if different := self._differences(about["facts"], about["clean"]):
+            reason = f"a search with another {' and another '.join(different)}"
+            advice = "give the same again to go on, or another path to begin anew"
+            raise ValueError(f"store: {self.path} holds {reason}; {advice}.")
+        by_name = {configuration.canonical: configuration for configuration in configurations}
+        candidates = []
+        for row in pl.read_parquet(io.BytesIO(content)).iter_rows(named=True):
+            row["scores"] = torch.tensor([row.pop(f"scores_{name}") for name in self.metrics], dtype=torch.float64)
+            candidates.append(Candidate(**row | {"configuration": by_name[row["configuration"]]}))
+        return candidates
+
+    def _differences(self, facts: Mapping[str, str], clean: Sequence[float]) -> list[str]:
+        """The arguments in which the search of the file differs."""
         different = [name for name, value in self.facts.items() if facts.get(name) != value]
         if "seed" in different:  # it orders the inputs, so that nothing that goes with them can be compared
             return ["seed"]
@@ -57,52 +101,6 @@ class SearchFacts:
         stored = torch.tensor(clean, dtype=torch.float64)
         same = torch.allclose(stored, self.clean.double(), rtol=0, atol=_SAME_MODEL)
         return different if same else ["model", *different]
-
-
-def write(path: Path, facts: SearchFacts, candidates: Sequence[Candidate], metrics: Sequence[str]) -> None:
-    """Store all trials."""
-    import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
-
-    schema: dict[str, Any] = {"number": pl.Int64, "batch": pl.Int64, "cost": pl.Float64, "rows": pl.Float64}
-    schema |= {"seconds": pl.Float64, "values": pl.List(pl.Float64), "alive": pl.Boolean, "reason": pl.String}
-    columns: dict[str, Any] = {name: [getattr(candidate, name) for candidate in candidates] for name in _PLAIN}
-    columns["configuration"] = [candidate.configuration.canonical for candidate in candidates]
-    for at, name in enumerate(metrics):
-        columns[f"scores_{name}"] = [candidate.scores[at].tolist() for candidate in candidates]
-        schema[f"scores_{name}"] = pl.List(pl.Float64)
-    about = {
-        "format": FORMAT,
-        "seal": BLANK_CHECKSUM,
-        "facts": dict(facts.facts),
-        "clean": facts.clean.double().tolist(),
-    }
-    buffer = io.BytesIO()
-    pl.DataFrame(columns, schema_overrides=schema).write_parquet(buffer, metadata={_KEY: json.dumps(about)})
-    write_atomically(path, with_checksum(buffer.getvalue()))
-
-
-def read(
-    path: Path, facts: SearchFacts, configurations: Sequence[Attribution], metrics: Sequence[str]
-) -> list[Candidate]:
-    """Read the trials of the same search, or say what is wrong with the file."""
-    import polars as pl  # noqa: PLC0415
-
-    content = path.read_bytes()
-    if not has_valid_checksum(content):
-        raise ValueError(f"store: {path} is no file of verax.tune, or it is damaged; expected another path.")
-    about = json.loads(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
-    if about["format"] != FORMAT:
-        raise ValueError(f"store: {path} was written by another version of Verax; expected another path.")
-    if different := facts.differs_from(about["facts"], about["clean"]):
-        reason = f"a search with another {' and another '.join(different)}"
-        raise ValueError(f"store: {path} holds {reason}; give the same again to go on, or another path to begin anew.")
-    by_name = {configuration.canonical: configuration for configuration in configurations}
-    candidates = []
-    for row in pl.read_parquet(io.BytesIO(content)).iter_rows(named=True):
-        scores = torch.tensor([row[f"scores_{name}"] for name in metrics], dtype=torch.float64)
-        plain = {name: row[name] for name in _PLAIN}
-        candidates.append(Candidate(configuration=by_name[row["configuration"]], scores=scores, **plain))
-    return candidates
 
 
 TOLERANCE = 0.02  # an advantage that is not worth further model rows, as a share of the best score
@@ -120,28 +118,30 @@ class SearchSettings:
     rule: Rule
     std: bool  # whether noise is that of each column of the background
     by_question: bool  # whether questions were asked, not metrics
-    unanswered: Mapping[Kind, str] = field(default_factory=dict)  # why a question cannot be asked of such a problem
 
     @classmethod
     def checked(
         cls, trials: Any, seconds: Any, seed: Any, question: Any, metric: Any, problem: Problem
     ) -> "SearchSettings":
         """Read the settings, or say what is wrong with them; the rows have as many features as a metric may use."""
-        unanswered: Mapping[Kind, str] = {}
         if metric is None:
-            metrics, cost, unanswered = _deciding(question, problem), False, why_not(problem)
+            metrics, cost = _deciding(question, problem), False
         elif question is not None:
             raise ValueError("question, metric: a question has a metric that decides it; pass one of the two.")
         else:
             metrics, cost = _objectives(metric, fewest_features(problem))
-        signs = tuple(1 if metric.higher_is_better else -1 for metric in metrics.values())
-        limit = math.inf if seconds is None else checked_positive("seconds", seconds)
+        signs = tuple(1 if each.higher_is_better else -1 for each in metrics.values())
         rule = Rule(signs, cost, TOLERANCE, LEVEL, apart=metric is None and len(signs) > 1)
-        sampled = [metric for metric in metrics.values() if isinstance(metric, SampledMetric)]
-        sigmas = [draws.sigma for metric in sampled for draws in all_draws(metric)]
-        std = any(isinstance(sigma, str) and sigma == "std" for sigma in sigmas)
-        trials, seed, by_question = checked_count("trials", trials), checked_seed(seed), metric is None
-        return cls(trials, limit, seed, metrics, rule, std, by_question, unanswered)
+        sampled = [draws for each in metrics.values() if isinstance(each, SampledMetric) for draws in all_draws(each)]
+        return cls(
+            checked_count("trials", trials),
+            math.inf if seconds is None else checked_positive("seconds", seconds),
+            checked_seed(seed),
+            metrics,
+            rule,
+            std=any(isinstance(draws.sigma, str) for draws in sampled),
+            by_question=metric is None,
+        )
 
 
 def _deciding(question: Any, problem: Problem) -> dict[str, Metric]:

@@ -5,8 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from verax.attribution.base import Modality
@@ -14,16 +13,16 @@ from verax.attribution.family import check_background
 from verax.core.display import escape
 from verax.core.warn import once_per_call
 from verax.evaluation.engine import problem_facts
+from verax.evaluation.verdicts import flat_share
 from verax.metrics.base import Kind
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Cost, Meter, Rows
-from verax.tuning import store as stores
+from verax.statistics.paired import paired_p_values
 from verax.tuning.measure import Bench
-from verax.tuning.questions import TunedByQuestion, by_question
 from verax.tuning.race import Candidate, estimated, rounds
-from verax.tuning.result import Stopped, Tuned
+from verax.tuning.result import BesideRandom, Stopped, Tuned, TunedByQuestion
 from verax.tuning.space import Space, optuna, propose, space_of
-from verax.tuning.store import SearchSettings, checked_store, facts_of, shuffled_problem
+from verax.tuning.store import SearchSettings, TrialsFile, checked_store, facts_of, shuffled_problem
 
 BATCH = 16  # trials that are proposed together: they share model rows, and each batch learns from those before
 _EVERY = 5.0  # seconds between two lines of progress within a batch
@@ -115,27 +114,22 @@ def search(
         modality: Modality = "image" if problem.inputs.ndim == 4 else "tabular"
         check_background(problem)
         space = space_of(methods, modality, shuffled, settings.std)
-        about = stores.SearchFacts(facts_of(settings, shuffled, space), clean)
-        metrics = list(settings.metrics)
-        known = stores.read(path, about, space.configurations, metrics) if path and path.exists() else []
-        say = _progress(tell)
-        measured = (shuffled, settings.metrics, space.configurations, place, partial(say, within=True))
-        bench = Bench(*measured, beside_random=settings.by_question)
-
-        def save(candidates: list[Candidate]) -> None:
-            if path is not None:
-                stores.write(path, about, candidates, metrics)
-
+        file = (
+            None if path is None else TrialsFile(path, facts_of(settings, shuffled, space), clean, [*settings.metrics])
+        )
+        known = [] if file is None else file.read(space.configurations)
+        show = _progress(tell)
+        bench = Bench(shuffled, settings.metrics, space.configurations, place, show, settings.by_question)
         under_way = _Search(settings, space, bench, known, meter, problem_facts(problem))
-        tuned = under_way.run(save, say)
-        return by_question(tuned, bench) if settings.by_question else tuned
+        tuned = under_way.run(file, show)
+        return _by_question(tuned, bench) if settings.by_question else tuned
 
 
 def _progress(tell: Tell | None) -> Callable[..., None]:
     """What shows a line at the end of a batch, or within one: to whom the call names, or on stderr, but rarely."""
     last = time.monotonic()
 
-    def say(line: str, within: bool = False) -> None:
+    def show(line: str, within: bool = True) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last < (2 * _EVERY if tell is None else _EVERY if within else 0.0):
@@ -147,29 +141,49 @@ def _progress(tell: Tell | None) -> Callable[..., None]:
         else:
             sys.stderr.write(escape(f"tune: {line}") + "\n")
 
-    return say
+    return show
 
 
+def _by_question(whole: Tuned, bench: Bench) -> Tuned | TunedByQuestion:
+    """What a search found for the questions that its metrics decide; alone where it was one."""
+    meter = Meter(bench.problem.scorer.counts)
+    random = bench.random(max(candidate.inputs for candidate in whole.candidates))
+    spent = meter.total()
+    whole = replace(whole, rows=whole.rows + spent.rows.total, seconds=whole.seconds + spent.seconds)
+    by_kind: dict[Kind, Tuned] = {}
+    for at, ((column, metric), (scores, unmoved)) in enumerate(zip(whole.metrics.items(), random, strict=True)):
+        # all trials with the scores of this metric, alive where they may be the best under it
+        rule, views = whole.rule.under(at), [candidate.under(at) for candidate in whole.candidates]
+        best = rule.front([view for view in views if view.alive])[0]
+        for view in views:
+            view.alive = view.alive and (view is best or not rule.surely_no_better(view, best, view.inputs))
+        tuned = replace(whole, candidates=views, metrics={column: metric}, rule=rule, question=metric.kind)
+        reached, beside = tuned.winner.scores, scores[: tuned.winner.inputs]
+        (p,) = paired_p_values(beside, reached)
+        measured = sum(bool(view.inputs) for view in views)  # of which the winner is the best
+        ahead = rule.signs[0] * float((reached[0] - beside).mean()) > 0
+        beaten = ahead and p * measured <= 1 - rule.level
+        by_kind[metric.kind] = replace(tuned, random=BesideRandom(beaten, flat_share(unmoved)))
+    return next(iter(by_kind.values())) if len(by_kind) == 1 else TunedByQuestion(whole, by_kind)
+
+
+@dataclass
 class _Search:
     """A search under way: all candidates so far, and what it cost, earlier runs included."""
 
-    def __init__(
-        self,
-        settings: SearchSettings,
-        space: Space,
-        bench: Bench,
-        known: list[Candidate],
-        meter: Meter,
-        facts: Mapping[str, str],
-    ) -> None:
-        self.settings, self.space, self.bench, self.meter, self.facts = settings, space, bench, meter, facts
-        self.candidates = list(known)
-        self.inputs = len(bench.problem)
-        rows, seconds = (math.fsum(getattr(candidate, name) for candidate in known) for name in ("rows", "seconds"))
+    settings: SearchSettings
+    space: Space
+    bench: Bench
+    candidates: list[Candidate]
+    meter: Meter
+    facts: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self.inputs = len(self.bench.problem)
+        rows, seconds = (math.fsum(getattr(each, name) for each in self.candidates) for name in ("rows", "seconds"))
         self.earlier = Cost(Rows(round(rows)), seconds)
 
-    def run(self, save: Callable[[list[Candidate]], None], tell: Tell) -> Tuned:
-        """Try batch after batch."""
+    def run(self, file: TrialsFile | None, show: Callable[..., None]) -> Tuned:
         stopped: Stopped | None = self._stopped()
         while stopped is None:
             finished = [replace(candidate) for candidate in self.candidates]  # a batch changes those that race along
@@ -177,20 +191,20 @@ class _Search:
                 if not self._batch():
                     stopped = "seconds"
                     break
-                save(self.candidates)
+                if file is not None:
+                    file.write(self.candidates)
             except KeyboardInterrupt:
                 self.candidates = finished
                 if not self._alive():
                     raise
                 stopped = "interrupted"
             else:
-                tell(self._line())
+                show(self._line(), within=False)
                 stopped = self._stopped()
         if not self._alive():
             raise ValueError(f"methods: no configuration could be computed. {self.candidates[0].reason}")
-        facts = (self.settings.metrics, self.settings.rule, self.inputs)
-        cost = self._cost()
-        return Tuned(self.candidates, *facts, cost.rows.total, cost.seconds, stopped, self.space.left_out, self.facts)
+        cost, about = self._cost(), (self.settings.metrics, self.settings.rule, self.inputs)
+        return Tuned(self.candidates, *about, cost.rows.total, cost.seconds, stopped, self.space.left_out, self.facts)
 
     def _batch(self) -> bool:
         """Propose some, race them against those that are left from earlier ones, and note how good each is.

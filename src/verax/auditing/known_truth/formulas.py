@@ -279,8 +279,6 @@ def logic(inputs: int, seed: int) -> Case:
 
 
 class PiecewiseLinear(nn.Module):
-    """``v . relu(W x + c)``; each unit reads one pair of features."""
-
     def __init__(self) -> None:
         super().__init__()
         weight = torch.zeros(_PAIRS * _UNITS, 2 * _PAIRS, dtype=torch.float64)

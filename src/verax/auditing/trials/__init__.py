@@ -1,8 +1,7 @@
 """Trials: questions to a metric, whose answers are numbers with intervals and thresholds."""
 
 from verax.auditing.trials.base import TRIALS, Outcome, Trial
-from verax.auditing.trials.consistency import Consistency, Reliability
-from verax.auditing.trials.damage import FallsWithDamage, TellsApart
+from verax.auditing.trials.damage import Consistency, FallsWithDamage, Reliability, TellsApart
 from verax.auditing.trials.randomised_model import RandomisedModel
 from verax.auditing.trials.truth import PeaksAtTruth, TruthWins
 

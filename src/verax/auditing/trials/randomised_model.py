@@ -50,14 +50,12 @@ class RandomisedModel(Trial):
 
     @property
     def passes(self) -> str:
-        """When it is passed, and how ties count."""
         return (
             "The real model's explanation is above random ones, and the interval of what is left with all layers "
             f"randomised is below {self.share:g} of that. A tie is a difference of 0."
         )
 
     def left_out(self, ground: AuditContext) -> str:
-        """It takes layers, and a method that explains them."""
         subject = ground.subject
         if not isinstance(subject.problem.scorer.adapter, TorchModule):
             return "the model is no torch module, so it has no layers to randomise"
@@ -74,7 +72,6 @@ class RandomisedModel(Trial):
     def outcomes(
         self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
-        """One for each stage."""
         few = bench.at(slice(0, self.inputs))
         some = replace(ground, subject=few.subject)
         method = few.subject.methods[ground.kind]

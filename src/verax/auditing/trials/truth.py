@@ -50,14 +50,12 @@ class PeaksAtTruth(Trial):
 
     @property
     def passes(self) -> str:
-        """When it is passed, and how ties count."""
         return (
             f"The truth reaches at least {self.share:g} of the best score found, or of the exact limit. A tie with the "
             "truth is none better."
         )
 
     def explanations(self, ground: AuditContext) -> Explanations:
-        """The truth, and random ones for the scale."""
         if ground.truth is None:
             return {}
         return {"truth": ground.truth, **random_explanations(ground, ground.truth)}
@@ -65,7 +63,6 @@ class PeaksAtTruth(Trial):
     def outcomes(
         self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
-        """Climb for all metrics at once."""
         if ground.truth is None:
             return
         some = slice(0, self.inputs)
@@ -108,7 +105,6 @@ class _Climb:
     scores: Float[Tensor, " n"]
 
     def better(self, tried: Float[Tensor, "t n features"], scores: Float[Tensor, "t n"]) -> "_Climb":
-        """Keep for each input what is best."""
         best = scores.argmax(0)
         top = scores.gather(0, best[None])[0]
         gain = real_differences(self.scores, top[None])[0] < 0
@@ -201,14 +197,12 @@ class TruthWins(Trial):
 
     @property
     def passes(self) -> str:
-        """When it is passed, and how ties count."""
         return (
             f"The interval of the share of inputs is above {self.share:g}, that of the mean difference above 0. A tie "
             "is not won."
         )
 
     def explanations(self, ground: AuditContext) -> Explanations:
-        """The truth and all alternatives to it."""
         if ground.truth is None:
             return {}
         return {"truth": ground.truth, **false_explanations(ground, ground.truth)}
@@ -216,7 +210,6 @@ class TruthWins(Trial):
     def outcomes(
         self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
     ) -> Iterator[tuple[str, Outcome]]:
-        """Two for each alternative."""
         if ground.truth is None:
             return
         for name in false_explanations(ground, ground.truth):
