@@ -79,7 +79,7 @@ def test_one_question_has_its_best_at_once(problem, found):
     assert isinstance(local, Tuned)
     assert same_direction(local.best(problem), WEIGHTS.expand(60, 6))
     assert list(local.answers) == ["local"]
-    with pytest.raises(KeyError, match="this search asked 'local', got 'baseline'"):
+    with pytest.raises(KeyError, match="this search answers 'local', got 'baseline'"):
         local["baseline"]
 
 

@@ -99,17 +99,6 @@ class CaughtCalls(TorchFunctionMode):
         return values.copy_(output) if in_place or always else output
 
 
-def _recorder(calls: list[Call]) -> Callable[[Tensor, Evaluate, str, int], Tensor]:
-
-    def call(values: Tensor, function: Evaluate, name: str, axes: int) -> Tensor:
-        after, winners = function(values)
-        # copies: what follows may change either in place
-        calls.append(Call(name, values.detach().clone(), after.detach().clone(), winners))
-        return after
-
-    return call
-
-
 _OTHER_WAY = (
     "model: DeepLIFT needs the same functions to be called for every row, but the model's way through its layers "
     "depends on the values: where references came to {references}, pairs came to {pairs}."
@@ -140,59 +129,17 @@ class _Multiplier:
         self.pooled = step.flatten(0, 2), seen.winners.expand(larger.shape).flatten(0, 2), larger.flatten(0, 2)
 
 
-class _Multipliers:
-    """The calls on pairs: on inputs, each as often as there are references."""
+def _next_call(waiting: Iterator[Call], name: str) -> Call:
+    """The next call on the references, which must be of the same function."""
+    call = next(waiting, None)
+    if call is None or call.name != name:
+        raise ValueError(_OTHER_WAY.format(references="nothing" if call is None else call.name, pairs=name))
+    return call
 
-    def __init__(self, inputs: int, references: int) -> None:
-        self.inputs, self.references = inputs, references
-        self.waiting: Iterator[Call] = iter(())
-        # none for what works on something else than rows, such as weights
-        self.multipliers: list[_Multiplier | None] = []
 
-    def call(self, values: Tensor, function: Evaluate, name: str, axes: int) -> Tensor:
-        reference = self.next_call(name)
-        if not self._of_rows(values, reference):
-            self.multipliers.append(None)
-            return function(values)[0]
-        after, winners = function(values.detach())
-        # of pairs, the first of each input: they are copies; copied, because what follows may change it in place
-        pairs = Call(name, values.detach(), after, winners).each(_apart(self.inputs, self.references))
-        multiplier = _Multiplier(pairs.each(lambda seen: seen[:, :1].clone()), function, axes)
-        self.multipliers.append(multiplier)
-        return _Sloped.apply(values, (after, multiplier))  # type: ignore[no-any-return, no-untyped-call]
-
-    def meet(self, calls: Sequence[Call]) -> None:
-        """Take the slopes between the inputs and some references."""
-        self.waiting = iter(calls)
-        for multiplier in self.multipliers:
-            if multiplier is None:
-                next(self.waiting, None)
-            else:
-                multiplier.meet(self.next_call(multiplier.seen.name).each(_apart(self.references)))
-        self.end()
-
-    def next_call(self, name: str) -> Call:
-        """The next call on the references, which must be of the same function."""
-        call = next(self.waiting, None)
-        if call is None or call.name != name:
-            raise ValueError(_OTHER_WAY.format(references="nothing" if call is None else call.name, pairs=name))
-        return call
-
-    def end(self) -> None:
-        if call := next(self.waiting, None):
-            raise ValueError(_OTHER_WAY.format(references=call.name, pairs="nothing"))
-
-    def _of_rows(self, values: Tensor, reference: Call) -> bool:
-        references, pairs = tuple(reference.before.shape), tuple(values.shape)
-        several = references and references[0] % self.references == 0
-        if several and pairs == (self.inputs * references[0], *references[1:]):
-            return True
-        if pairs == references and torch.equal(values, reference.before):
-            return False
-        raise ValueError(
-            f"model: DeepLIFT pairs rows along the first axis, but {reference.name} saw shape {references} for the "
-            f"references and {pairs} for {self.inputs} times as many pairs; keep the rows on the first axis."
-        )
+def _check_end(waiting: Iterator[Call]) -> None:
+    if call := next(waiting, None):
+        raise ValueError(_OTHER_WAY.format(references=call.name, pairs="nothing"))
 
 
 def _slope(mine: Call, step: Tensor, rise: Tensor, function: Evaluate) -> Tensor:
@@ -295,14 +242,15 @@ def _parts(whole: slice, most: int) -> list[slice]:
 
 
 class _Graph:
-    """Some inputs, each several times, on their way through the model, which references are held against."""
+    """Some inputs, each as often as references go with it, on their way through the model."""
 
     def __init__(
         self, session: Session, inputs: Float[Tensor, "b *shape"], target: Int[Tensor, " b"], width: int
     ) -> None:
         self.session, self.inputs, self.target, self.width = session, inputs, target, width
-        self.slopes = _Multipliers(len(inputs), width)
         self.ends: tuple[Tensor, Tensor] | None = None  # pairs and the model's outputs, once they have run
+        # of each call of a nonlinear function; none for what works on something else than rows, such as weights
+        self.called: list[_Multiplier | None] = []
 
     def multipliers(
         self, references: Float[Tensor, "r *shape"]
@@ -311,12 +259,25 @@ class _Graph:
         session, count = self.session, len(references)
         rows = torch.cat((references, references[-1:].expand(self.width - count, *references.shape[1:])))
         calls: list[Call] = []
-        with CaughtCalls(_recorder(calls)):
+
+        def keep(values: Tensor, function: Evaluate, name: str, axes: int) -> Tensor:
+            after, winners = function(values)
+            # copies: what follows may change either in place
+            calls.append(Call(name, values.detach().clone(), after.detach().clone(), winners))
+            return after
+
+        with CaughtCalls(keep):
             reference_outputs = session.outputs(rows)
         reference_scores = class_scores(reference_outputs, session.returns, session.output)
         session.counts.rows += self.width
         pairs, outputs = self.ends = self.ends or self._run(calls)
-        self.slopes.meet(calls)
+        waiting = iter(calls)
+        for multiplier in self.called:
+            if multiplier is None:
+                next(waiting, None)
+            else:
+                multiplier.meet(_next_call(waiting, multiplier.seen.name).each(_apart(self.width)))
+        _check_end(waiting)
         arriving = self._last_step(outputs.detach(), reference_outputs.detach().repeat(len(self.inputs), 1))
         with session.clocked(), deterministic_convolutions():
             (gradient,) = torch.autograd.grad(outputs, pairs, arriving, True, allow_unused=True)
@@ -326,17 +287,41 @@ class _Graph:
         return gradient.reshape(len(self.inputs), *rows.shape)[:, :count], reference_scores[:count]
 
     def _run(self, calls: Sequence[Call]) -> tuple[Tensor, Tensor]:
-        """Run the inputs, where references have been before."""
-        session = self.session
+        """Run the inputs, after references, which made some calls."""
+        session, waiting = self.session, iter(calls)
+
+        def slope(values: Tensor, function: Evaluate, name: str, axes: int) -> Tensor:
+            """Call the function, whose derivative will be another for each set of references."""
+            if not self._of_rows(values, _next_call(waiting, name)):
+                self.called.append(None)
+                return function(values)[0]
+            after, winners = function(values.detach())
+            # of pairs, the first of each input: they are copies; copied, because what follows may change it in place
+            seen = Call(name, values.detach(), after, winners).each(_apart(len(self.inputs), self.width))
+            multiplier = _Multiplier(seen.each(lambda values: values[:, :1].clone()), function, axes)
+            self.called.append(multiplier)
+            return _Sloped.apply(values, (after, multiplier))  # type: ignore[no-any-return, no-untyped-call]
+
         pairs = self.inputs.repeat_interleave(self.width, 0).requires_grad_()
-        self.slopes.waiting = iter(calls)
-        with torch.enable_grad(), CaughtCalls(self.slopes.call):
+        with torch.enable_grad(), CaughtCalls(slope):
             outputs = session.outputs(pairs)
-        self.slopes.end()
+        _check_end(waiting)
         if not outputs.requires_grad:
             raise TypeError(_INDEPENDENT)
         session.counts.rows += len(pairs)
         return pairs, outputs
+
+    def _of_rows(self, values: Tensor, reference: Call) -> bool:
+        references, pairs = tuple(reference.before.shape), tuple(values.shape)
+        several = references and references[0] % self.width == 0
+        if several and pairs == (len(self.inputs) * references[0], *references[1:]):
+            return True
+        if pairs == references and torch.equal(values, reference.before):
+            return False
+        raise ValueError(
+            f"model: DeepLIFT pairs rows along the first axis, but {reference.name} saw shape {references} for the "
+            f"references and {pairs} for {len(self.inputs)} times as many pairs; keep the rows on the first axis."
+        )
 
     def _last_step(
         self, outputs: Float[Tensor, "pairs outputs"], references: Float[Tensor, "pairs outputs"]

@@ -85,7 +85,7 @@ class Family(ABC):
         return None
 
     def begin(self, inputs: Shaped[np.ndarray, "n *shape"], threads: Executor) -> None:  # noqa: B027  # most have none
-        """Begin, in other threads, what the processor has to do for inputs whose ``pieces`` will be asked for later."""
+        """Begin, in other threads, what the processor has to do for inputs whose ``pieces`` are needed later."""
 
     @abstractmethod
     def pieces(self, members: Sequence[Any], problem: Problem) -> Iterator[Piece]:

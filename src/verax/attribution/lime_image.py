@@ -249,8 +249,8 @@ class LimeImageFamily(Family):
                 rows = slice(chunk.start + some.start, chunk.start + some.stop)
                 shown = to_device(inputs[rows], device)
                 segmented = SegmentedImages.of(shown, maps[some], hidden[some], self.samples, self.seed)
-                wanted = any(member.distance == "inputs" for member in members)
-                parts = zip(images[some], maps[some], hidden[some], strict=True) if wanted else ()
+                compared = any(member.distance == "inputs" for member in members)
+                parts = zip(images[some], maps[some], hidden[some], strict=True) if compared else ()
                 products = [_products(*part) for part in parts]
                 yield Piece(rows, self._explain(members, problem, rows, segmented, products))
 

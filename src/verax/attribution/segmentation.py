@@ -218,10 +218,12 @@ def unit_range(image: Float[np.ndarray, "c h w"]) -> Float[np.ndarray, "c h w"]:
     return (image - lowest) / (highest - lowest) if highest > lowest else np.zeros_like(image)
 
 
-def checked_images(inputs: Float[Tensor, "n *shape"], who: str) -> None:
+def checked_images(inputs: Float[Tensor, "n *shape"], method: str) -> None:
     """Raise for inputs that are not images."""
     if inputs.ndim != 4:
-        raise ValueError(f"inputs: {who} needs images (N, channels, height, width), got shape {tuple(inputs.shape)}.")
+        raise ValueError(
+            f"inputs: {method} needs images (N, channels, height, width), got shape {tuple(inputs.shape)}."
+        )
 
 
 def need(module: str) -> Any:

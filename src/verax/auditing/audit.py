@@ -1,4 +1,4 @@
-"""``verax.audit``: which metric can be trusted, on cases whose truth is known or on a model of one's own."""
+"""``verax.audit``: which metric can be trusted, on cases whose truth is known or on a user's model."""
 
 import contextlib
 import os
@@ -268,7 +268,7 @@ def _folder(store: Any) -> Path | None:
 def _own_subject(problem: Problem, attributions: Any) -> AuditedProblem:
     """A user's model, with its explanations brought to one number per feature."""
     if len(problem) < _FEWEST:
-        raise ValueError(f"inputs: expected at least {_FEWEST}, from which something can be told, got {len(problem)}.")
+        raise ValueError(f"inputs: expected at least {_FEWEST}, since fewer show no difference, got {len(problem)}.")
     whose = with_known_class(attributions, problem)
     explained, problem = whose.attributions, whose.problem
     settled = problem.with_target(ClassNumbers(problem.classes))

@@ -21,6 +21,7 @@ from verax.problem.replacement import Replacement
 from verax.scoring.class_scores import ClassNumbers
 
 KINDS: tuple[Kind, ...] = ("local", "baseline")
+Explanation = Float[Tensor, "n features"]  # one number for each feature of each input
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class AuditedProblem:
     problem: Problem  # the model, the rows, and the class of each
     truths: Mapping[Kind, Truth] = field(default_factory=dict)  # the true explanation of each kind, where it is known
     # explanations: what somebody wants to rate, by name: one number per feature
-    explanations: Mapping[str, Float[Tensor, "n features"]] = field(default_factory=dict)
+    explanations: Mapping[str, Explanation] = field(default_factory=dict)
     kinds: Mapping[str, Kind] = field(default_factory=dict)  # what each of them is about, where that is known
     # methods: how explanations of each kind are computed anew, for a model that was changed
     methods: Mapping[Kind, Attribution] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class AuditedProblem:
         return self.problem.features.most
 
     @cached_property
-    def away(self) -> Float[Tensor, "n features"] | None:
+    def away(self) -> Explanation | None:
         """How far each feature is from its baseline; None where features are codes or have several elements."""
         given = self.problem.given
         if given.codes is not None or given.missing or self.values[0].numel() != self.features:
@@ -70,7 +71,7 @@ class AuditedProblem:
         """A key for each input, for draws that depend on it alone."""
         return noise.input_keys(self.values, seed, f"audit/{purpose}")
 
-    def shaped(self, explanation: Float[Tensor, "n features"]) -> Float[Tensor, "n *rest"]:
+    def shaped(self, explanation: Explanation) -> Float[Tensor, "n *rest"]:
         """One number per feature, in a shape that metrics take."""
         features = self.problem.features
         if isinstance(features, Grid):
@@ -92,12 +93,12 @@ class AuditContext:
 
     subject: AuditedProblem  # what they are tried on
     kind: Kind  # the kind of explanations that they rate
-    truth: Float[Tensor, "n features"] | None  # the true explanation, if it is known
+    truth: Explanation | None  # the true explanation, if it is known
     seed: int  # of all draws
     level: float  # coverage of the intervals
 
     @property
-    def anchors(self) -> Mapping[str, Float[Tensor, "n features"]]:
+    def anchors(self) -> Mapping[str, Explanation]:
         """Explanations to start from: the truth, or those that were given, unless they are of the other kind."""
         if self.truth is not None:
             return {"truth": self.truth}
@@ -124,7 +125,7 @@ class Bench:
     metrics: Mapping[str, Metric]  # by name
     replacement: Replacement  # what removed features become, for metrics that do not say it themselves
 
-    def scores(self, explanations: Mapping[str, Float[Tensor, "n features"]], problem: Problem | None = None) -> Scores:
+    def scores(self, explanations: Mapping[str, Explanation], problem: Problem | None = None) -> Scores:
         """Score explanations with all metrics in one pass, so that they share draws and model rows."""
         moved = (problem or self.subject.problem).with_replacement(self.replacement)
         plain = {name: self.subject.shaped(values) for name, values in explanations.items()}

@@ -1,4 +1,4 @@
-"""What an audit is about where nothing is said: every metric, every replacement, every trial."""
+"""What an audit tries: cases, metrics, replacements and trials, by default all."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, replace
@@ -59,7 +59,7 @@ def chosen_metrics(metrics: Any) -> Any:
 
 
 def chosen_replacements(replacements: Any, background: bool, own_model: bool) -> tuple[Replacement, ...]:
-    """The replacements of a call; by default all for cases, and for a model of one's own those that cost little."""
+    """The replacements of a call; by default all for cases, and for a user's model those that cost little."""
     if replacements is not None:
         alone = isinstance(replacements, str | Replacement) or callable(replacements)
         listed = [replacements] if alone else replacements

@@ -1,7 +1,7 @@
 """What a trial found of a metric on a case, what was left out, and one sealed Parquet file for each finished piece.
 
 A piece is a subject with one replacement. Its file is named by a hash of all that it depends on and by one of its own
-content: what belongs to another audit is not looked at, and what is damaged is named and computed anew.
+content: files of other audits are ignored; damaged ones are named and computed again.
 """
 
 import io
@@ -32,13 +32,13 @@ class Finding(Named):
         metric: Its name, with settings where several share one.
         replacement: What removed features became.
         case: What it was tried on.
-        family: What was asked: the name of the trial, or of one of its figures.
+        family: The name of the trial, or of one of its figures.
         explanation: Of which explanation, or which figure; empty for the truth.
         against: What it was compared with, where that is another explanation.
         value: The figure.
         low: Where its interval begins.
         high: Where it ends.
-        passed: Whether it is good enough; None where nothing is asked of it.
+        passed: Whether it is good enough; None where the figure is not judged.
         kind: What the metric rates, and which truth it was judged by.
         scale: Size of the neighbourhood in which that truth holds; None for the limit of small ones.
         inputs: Inputs that it was found on.
@@ -114,7 +114,7 @@ class Piece:
             content = Sealed.read(path)
             if content is not None:
                 return findings_of(pl.read_parquet(io.BytesIO(content)))
-            warn(f"out: {path} is damaged; it is removed and what it held is computed anew.")
+            warn(f"out: {path} is damaged; it is removed, and its content is computed again.")
             path.unlink(missing_ok=True)
         return None
 

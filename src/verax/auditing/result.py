@@ -35,7 +35,7 @@ class Audit:
     Attributes:
         findings: Every figure.
         left_out: What was not tried, and why.
-        trials: What was asked; their ``passes`` say the thresholds.
+        trials: Those that were made; their ``passes`` say the thresholds.
         inputs: Inputs of one's own model; 0 for cases.
         rows: Model rows, those of earlier runs not counted.
         seconds: Wall-clock time.
@@ -81,7 +81,7 @@ class Audit:
     def inputs_needed(self) -> dict[str, float]:
         """For each metric, the inputs that tell an explanation of one's own model from what is surely worse.
 
-        Of several explanations the one that takes fewest; infinity where none is told.
+        Of several explanations the one that takes fewest; infinity where none differs significantly.
         """
         return {name: count for name, (count, _) in _fewest_inputs(self.findings).items()}
 
@@ -97,7 +97,7 @@ class Audit:
         """One row per metric, replacement, case and trial, as a polars data frame.
 
         Columns: ``metric``, ``replacement``, ``case``, ``trial`` (its name, and after a colon what it was about),
-        ``value`` with its interval ``low`` and ``high``, and ``passed``, null where nothing is asked of a figure.
+        ``value`` with its interval ``low`` and ``high``, and ``passed``, null where a figure is not judged.
         ``findings`` has more: kind, scale, inputs, ties, and what was found in words.
         """
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
@@ -149,7 +149,7 @@ class Audit:
 
 
 def _model_sentences(findings: Sequence[Finding], inputs: int, blind: Mapping[str, str]) -> tuple[str, str, str]:
-    """What an audit of one's own model says."""
+    """What an audit of a user's model says."""
     needed = sorted((count, name, which) for name, (count, which) in _fewest_inputs(findings).items())
     if not needed:
         return _counts(findings)
@@ -181,9 +181,9 @@ def _model_sentences(findings: Sequence[Finding], inputs: int, blind: Mapping[st
 
 
 def _counts(findings: Sequence[Finding]) -> tuple[str, str, str]:
-    """Where nobody asked how many inputs tell explanations apart."""
+    """Where the trial tells_apart was left out."""
     passed = sorted((_share(_passed(group)), name, _passed(group)) for name, group in _by(findings, _name_of).items())
-    ask = "Ask for the trial tells_apart to learn with how many inputs a metric finds significant differences."
+    ask = "Add the trial tells_apart to learn with how many inputs a metric finds significant differences."
     if not passed:
         return "Nothing could be tried.", "The notes say why.", ask
     (_, worst, few), (_, best, most) = passed[0], passed[-1]
@@ -237,7 +237,7 @@ def _best(findings: Sequence[Finding]) -> str:
             use = f"use {name}, which" if _share(shares[name]) >= _GOOD else f"use none of these: the best, {name},"
             parts.append(f"for {words} {use} {won}")
     if not parts:
-        return "No metric was shown the truth beside false explanations; ask for the trial truth_wins."
+        return "No metric was shown the truth beside false explanations; add the trial truth_wins."
     whole = "; ".join(parts)
     return f"{whole[0].upper()}{whole[1:]}."
 
@@ -265,7 +265,7 @@ def _blind(blind: Mapping[str, list[str]], misled: Mapping[str, list[str]]) -> s
 def _resolution(findings: Sequence[Finding]) -> str:
     damage = [row for row in findings if row.family == "smallest_damage_found" and _name_of(row) == row.metric]
     if not damage:
-        return "How little damage each metric finds was not asked; ask for the trial falls_with_damage."
+        return "The smallest damage that each metric finds was not measured; add the trial falls_with_damage."
     inputs = max(finding.inputs for finding in damage)
     groups = _by(damage, _name_of).items()
     medians = sorted((median_low(finding.value for finding in group), name) for name, group in groups)

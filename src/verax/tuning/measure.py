@@ -116,7 +116,7 @@ class Bench:
             candidate.seconds += cost.seconds / len(candidates)
 
     def _rate(self, attributions: Mapping[str, Any], rows: slice) -> Float[Tensor, "k metrics n"]:
-        """Scores of some inputs, a random explanation beside them where it is asked for."""
+        """Scores of some inputs, beside a random explanation where the search needs one."""
         rated = {**attributions} | ({"random": Random()} if self.beside_random else {})
         call = prepared(self.problem[rows], rated, self.metrics, check_call)
         result = run(call._replace(rated=replace(call.rated, of_tracked=frozenset(rated))))

@@ -51,10 +51,10 @@ class Tuned:
         rows: Model rows of the whole search, earlier runs included; forward and backward.
         seconds: Its wall-clock time, earlier runs included.
         stopped: Why it ended: ``"trials"``, ``"seconds"``, ``"exhausted"`` (nothing left to try) or ``"interrupted"``.
-        left_out: Methods that were not asked for by name and could not be used, with the reason.
+        left_out: Methods that were not named in the call and could not be used, with the reason.
         facts: Model, tracked class, baseline and date, in words.
-        question: What was asked, ``"local"`` or ``"baseline"``; None where the call named a metric.
-        random: How the best compares with a random explanation, where a question was asked.
+        question: ``"local"`` or ``"baseline"``; None where the call named a metric.
+        random: How the best compares with a random explanation, where the search answers a question.
     """
 
     candidates: Sequence[Candidate]
@@ -73,13 +73,13 @@ class Tuned:
         answered = {self.question} - {None} or {metric.kind for metric in self.metrics.values()}
         if answered != {question}:
             raise KeyError(
-                f"question: this search asked {' and '.join(sorted(map(repr, answered)))}, got {question!r}."
+                f"question: this search answers {' and '.join(sorted(map(repr, answered)))}, got {question!r}."
             )
         return self
 
     @property
     def answers(self) -> dict[Kind, str]:
-        """What to believe, by the question that was asked; nothing where the call named a metric."""
+        """What to believe, by question; empty where the call named a metric."""
         return {} if self.question is None else {self.question: self.answer}
 
     @property
@@ -313,8 +313,8 @@ class TunedByQuestion:
     def best(self) -> Any:
         """Raises: there is one for each question."""
         raise ValueError(
-            'best: two questions were asked, each with a best of its own; say tuned["local"].best or '
-            'tuned["baseline"].best, or pass question="local" or "baseline" to tune.'
+            'best: this search answers two questions; use tuned["local"].best or tuned["baseline"].best, '
+            'or pass question="local" or "baseline" to tune.'
         )
 
     @property
@@ -334,7 +334,7 @@ class TunedByQuestion:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Methods that were not asked for by name and could not be used, with the reason."""
+        """Methods that were not named in the call and could not be used, with the reason."""
         return self.whole.left_out
 
     @property

@@ -1,4 +1,4 @@
-"""What can be chosen: configurations by the name of their method, or one's own, and the choices that single out one."""
+"""What can be chosen: configurations, by the name of their method or as objects, and the choices that lead to each."""
 
 import hashlib
 import random
@@ -148,7 +148,7 @@ def _named(name: Any, modality: Modality, std: bool) -> list[Attribution]:
 
 
 def _names(modality: Modality) -> list[str]:
-    """What methods can be asked for by: the names of their classes, and labels that differ from them."""
+    """The names of methods: those of their classes, and labels that differ from them."""
     kinds = [kind for kind in METHODS.values() if modality in kind.modalities]
     labels = [kind.label.lower() for kind in kinds if kind.label != kind.__name__]
     return [*dict.fromkeys(labels), *(kind.__name__ for kind in kinds)]

@@ -82,7 +82,7 @@ class TrialsFile:
             raise ValueError(f"store: {self.path} was written by another version of Verax; expected another path.")
         if different := self._differences(about["facts"], about["clean"]):
             reason = f"a search with another {' and another '.join(different)}"
-            advice = "give the same again to go on, or another path to begin anew"
+            advice = "pass the same arguments to continue, or another path to start a new search"
             raise ValueError(f"store: {self.path} holds {reason}; {advice}.")
         by_name = {configuration.canonical: configuration for configuration in configurations}
         candidates = []
@@ -145,7 +145,7 @@ class SearchSettings:
 
 
 def _deciding(question: Any, problem: Problem) -> dict[str, Metric]:
-    """The metrics of the question that is asked, or of all that the problem can be asked."""
+    """The metrics of a question, or of all questions that have an answer for such a problem."""
     if question is not None:
         checked_choice("question", question, tuple(QUESTIONS))
         if question in (reasons := why_not(problem)):
@@ -204,7 +204,7 @@ def _inputs_fact(inputs: CheckedInputs) -> str:
 
 
 def _replaced(problem: Problem) -> tuple[str, ...]:
-    """What removed features become, where it is not their baselines: said, and what it has of rows of its own."""
+    """What removed features become, where it is not their baselines, with the rows that it holds."""
     if problem.replacement is BASELINE:
         return ()
     rows = getattr(problem.replacement, "background", None)

@@ -43,7 +43,7 @@ def tune(
     """Find the attribution method and the settings that explain a model best, for each of two questions.
 
     *What would a small change of the input do* is decided by the effect correlation under noise, *what made the score
-    what it is* by the effect correlation under removal. Both are asked in one search, which shares attributions.
+    what it is* by the effect correlation under removal. One search answers both and shares attributions.
 
     It needs Optuna: ``pip install 'verax[tune]'``, which brings what ``plot()`` needs as well.
 
@@ -74,8 +74,8 @@ def tune(
             search goes on from there, also with more trials or more seconds.
 
     Returns:
-        What was found: ``tuned["local"].best`` and ``tuned["baseline"].best``, or ``tuned.best`` where one question, or
-        a metric, was asked for: ready to be called, and as ``.best.code`` to be pasted. With ``answer`` (what to
+        The results: ``tuned["local"].best`` and ``tuned["baseline"].best``, or ``tuned.best`` where the call names a
+        question or a metric: ready to be called, and as ``.best.code`` to be pasted. With ``answer`` (what to
         believe, and whether it beats a random explanation), ``score``, ``equals``, ``table``, ``pareto``, ``plot()``.
 
     Lines on stderr, ten seconds apart, say how far it is. Interrupted with Ctrl-C, the search ends with the batches

@@ -1,39 +1,26 @@
 """Cases: small models whose true explanations are known exactly."""
 
+from verax.auditing.known_truth import formulas, structured
 from verax.auditing.known_truth.base import Case, Truth
-from verax.auditing.known_truth.formulas import (
-    additive,
-    conflicting,
-    duplicated,
-    linear,
-    logic,
-    pertinent_negatives,
-    piecewise_linear,
-    product,
-    shattered_gradients,
-    uncertainty_aware,
-    uninformative,
-)
-from verax.auditing.known_truth.structured import decision_tree, planted_patch, planted_word
 from verax.core.arguments import checked_count, checked_seed
 
 __all__ = ["Case", "Truth", "cases"]
 
 _CASES = (
-    linear,
-    additive,
-    product,
-    conflicting,
-    logic,
-    decision_tree,
-    shattered_gradients,
-    uninformative,
-    duplicated,
-    piecewise_linear,
-    planted_patch,
-    planted_word,
-    pertinent_negatives,
-    uncertainty_aware,
+    formulas.linear,
+    formulas.additive,
+    formulas.product,
+    formulas.conflicting,
+    formulas.logic,
+    structured.decision_tree,
+    formulas.shattered_gradients,
+    formulas.uninformative,
+    formulas.duplicated,
+    formulas.piecewise_linear,
+    structured.planted_patch,
+    structured.planted_word,
+    formulas.pertinent_negatives,
+    formulas.uncertainty_aware,
 )
 
 

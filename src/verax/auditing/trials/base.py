@@ -12,18 +12,19 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Scores
+from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Explanation, Scores
 from verax.core import noise
 from verax.core.registry import Registry
 from verax.core.shapes import Bool, Float
 from verax.statistics.intervals import Estimate
 
 TRIALS: "Registry[Trial]" = Registry("trial")
-Explanations = Mapping[str, Float[Tensor, "n features"]]
+Explanations = Mapping[str, Explanation]
+Outcomes = Iterator[tuple[str, "Outcome"]]
 
 
 class Named:
-    """What is known by what was asked, and of which explanation."""
+    """What is named by a trial and the explanation that it is about."""
 
     family: str
     explanation: str
@@ -101,9 +102,7 @@ class Trial(ABC):
         return {}
 
     @abstractmethod
-    def outcomes(
-        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
-    ) -> Iterator[tuple[str, Outcome]]:
+    def outcomes(self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench) -> Outcomes:
         """What came out, each with the name of its metric.
 
         Args:
@@ -118,9 +117,7 @@ DRAWN = "(drawn at random)"  # unlike the name of anybody's explanation
 NOISES = (0.25, 0.5, 1.0, 2.0)  # standard deviations, in units of the explanation's own size
 
 
-def false_explanations(
-    ground: AuditContext, truth: Float[Tensor, "n features"]
-) -> dict[str, Float[Tensor, "n features"]]:
+def false_explanations(ground: AuditContext, truth: Explanation) -> dict[str, Explanation]:
     """All alternatives to a truth, by name."""
     subject, seed = ground.subject, ground.seed
     explanations = {
@@ -142,15 +139,13 @@ def false_explanations(
     return explanations
 
 
-def randomly(
-    subject: AuditedProblem, seed: int, like: Float[Tensor, "n features"], draw: int = 0
-) -> Float[Tensor, "n features"]:
+def randomly(subject: AuditedProblem, seed: int, like: Explanation, draw: int = 0) -> Explanation:
     """Normal numbers of the same size, which know nothing."""
     keys = subject.keys(seed, "random")
     return noise.normals(keys, draw, 1, like.shape[1], torch.float64)[:, 0] * _size(like)
 
 
-def permuted(subject: AuditedProblem, seed: int, truth: Float[Tensor, "n features"]) -> Float[Tensor, "n features"]:
+def permuted(subject: AuditedProblem, seed: int, truth: Explanation) -> Explanation:
     """The same numbers on other features, at random."""
     lots = noise.words(subject.keys(seed, "permuted"), 0, truth.shape[1])
     absent = ~present(subject)
@@ -158,14 +153,14 @@ def permuted(subject: AuditedProblem, seed: int, truth: Float[Tensor, "n feature
     return torch.where(absent, truth, truth.gather(1, order))
 
 
-def inverse(truth: Float[Tensor, "n features"], known: Bool[Tensor, "n features"]) -> Float[Tensor, "n features"]:
+def inverse(truth: Explanation, known: Bool[Tensor, "n features"]) -> Explanation:
     """``-1/a``: every sign and the whole ranking reversed; the truth itself where a feature has 0."""
     defined = ((truth != 0) | ~known).all(1, keepdim=True)
     safe = torch.where(truth == 0, 1.0, truth)
     return torch.where(defined & known, -1 / safe, truth)
 
 
-def half_reversed(truth: Float[Tensor, "n features"], known: Bool[Tensor, "n features"]) -> Float[Tensor, "n features"]:
+def half_reversed(truth: Explanation, known: Bool[Tensor, "n features"]) -> Explanation:
     """The signs of the smaller half of the features reversed."""
     size = truth.abs().masked_fill(~known, torch.inf)
     rank = size.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
@@ -173,17 +168,13 @@ def half_reversed(truth: Float[Tensor, "n features"], known: Bool[Tensor, "n fea
     return torch.where(lower, -truth, truth)
 
 
-def noisy(
-    subject: AuditedProblem, seed: int, truth: Float[Tensor, "n features"], size: float
-) -> Float[Tensor, "n features"]:
+def noisy(subject: AuditedProblem, seed: int, truth: Explanation, size: float) -> Explanation:
     """Noise added, of so many times the explanation's own size."""
     drawn = noise.normals(subject.keys(seed, "noise"), 0, 1, truth.shape[1], torch.float64)[:, 0]
     return truth + size * _size(truth) * drawn
 
 
-def damaged(
-    subject: AuditedProblem, seed: int, truth: Float[Tensor, "n features"], damage: float
-) -> Float[Tensor, "n features"]:
+def damaged(subject: AuditedProblem, seed: int, truth: Explanation, damage: float) -> Explanation:
     """A mixture of an explanation and noise of its own size: from 0, untouched, to 1, noise alone."""
     drawn = noise.normals(subject.keys(seed, "damage"), 0, 1, truth.shape[1], torch.float64)[:, 0]
     return (1 - damage) * truth + damage * _size(truth) * drawn
@@ -194,7 +185,7 @@ def present(subject: AuditedProblem) -> Bool[Tensor, "n features"]:
     return torch.arange(subject.features) < subject.counts[:, None]
 
 
-def _size(values: Float[Tensor, "n features"]) -> Float[Tensor, "n 1"]:
+def _size(values: Explanation) -> Float[Tensor, "n 1"]:
     """Root mean square of each input's explanation; 1 where it is 0 everywhere."""
     size = values.square().mean(1, keepdim=True).sqrt()
     return torch.where(size > 0, size, 1.0)

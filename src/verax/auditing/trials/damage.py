@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Scores
-from verax.auditing.trials.base import DRAWN, Explanations, Outcome, Trial, damaged, permuted, randomly
+from verax.auditing.trials.base import DRAWN, Explanations, Outcome, Outcomes, Trial, damaged, permuted, randomly
 from verax.core import noise
 from verax.core.shapes import Bool, Float
 from verax.problem.baselines import spreads
@@ -57,9 +56,7 @@ class FallsWithDamage(Trial):
                 explanations[damaged_name(anchor, size)] = damaged(ground.subject, ground.seed, values, size)
         return explanations
 
-    def outcomes(
-        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
-    ) -> Iterator[tuple[str, Outcome]]:
+    def outcomes(self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench) -> Outcomes:
         for anchor in ground.anchors:
             about = "" if anchor == "truth" else anchor
             for metric, measured in scores.items():
@@ -125,9 +122,7 @@ class TellsApart(Trial):
             explanations[f"{anchor}, {NEGATED}"] = -values
         return explanations
 
-    def outcomes(
-        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
-    ) -> Iterator[tuple[str, Outcome]]:
+    def outcomes(self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench) -> Outcomes:
         pairs = [(anchor, f"{anchor}, {what}", what, True) for anchor in ground.anchors for what in WORSE]
         pairs += [(first, other, other, False) for first, other in itertools.combinations(ground.anchors, 2)]
         for metric, measured in scores.items():
@@ -201,9 +196,7 @@ class Consistency(Trial):
             DRAWN: randomly(ground.subject, ground.seed, values),
         }
 
-    def outcomes(
-        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
-    ) -> Iterator[tuple[str, Outcome]]:
+    def outcomes(self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench) -> Outcomes:
         some = slice(0, self.inputs)
         rated = {name: shown[name][some] for name in self.explanations(ground)}
         few = bench.at(some)
@@ -292,9 +285,7 @@ class Reliability(Trial):
         known = FallsWithDamage().explanations(ground)
         return {**known, DRAWN: randomly(ground.subject, ground.seed, next(iter(ground.anchors.values())))}
 
-    def outcomes(
-        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
-    ) -> Iterator[tuple[str, Outcome]]:
+    def outcomes(self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench) -> Outcomes:
         names = list(self.explanations(ground))
         for metric, measured in scores.items():
             table = torch.stack([measured[name] for name in names])

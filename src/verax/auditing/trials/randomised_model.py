@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from verax.attribution.base import Attribution
-from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Scores
-from verax.auditing.trials.base import Explanations, Outcome, Trial
+from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Explanation, Scores
+from verax.auditing.trials.base import Explanations, Outcome, Outcomes, Trial
 from verax.auditing.trials.truth import RANDOM, random_explanations
 from verax.core import noise
 from verax.core.shapes import Float
@@ -69,9 +68,7 @@ class RandomisedModel(Trial):
             return str(error)
         return ""
 
-    def outcomes(
-        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
-    ) -> Iterator[tuple[str, Outcome]]:
+    def outcomes(self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench) -> Outcomes:
         few = bench.at(slice(0, self.inputs))
         some = replace(ground, subject=few.subject)
         method = few.subject.methods[ground.kind]
@@ -98,7 +95,7 @@ class RandomisedModel(Trial):
                 passed, says = None, ""
                 if stage == last and cosine > self.alike:
                     alike = f"explanations of randomised models stay alike (mean cosine {cosine:.2g})"
-                    says = f"{alike}, so nothing is asked"
+                    says = f"{alike}, so the figure is not judged"
                 elif stage == last:
                     passed = above.low > 0 and kept.high < self.share
                     says = "" if above.low > 0 else "does not put the explanation of the real model above random ones"
@@ -132,7 +129,7 @@ def _randomised(subject: AuditedProblem, layers: int, seed: int, number: int) ->
 
 
 def _shuffled(weights: Tensor, purpose: str) -> Tensor:
-    """The same numbers on other places, each with a sign by lot, so that a bias or a lone weight changes, too."""
+    """The same numbers on other places, each with a random sign, so that a bias or a lone weight changes, too."""
     key = noise.input_keys(torch.zeros(1, 1), 0, f"audit/randomised/{purpose}")
     count = weights.numel()
     order = noise.words(key, 0, count)[0].argsort(stable=True).to(weights.device)
@@ -140,12 +137,12 @@ def _shuffled(weights: Tensor, purpose: str) -> Tensor:
     return (weights.reshape(-1)[order] * signs).reshape(weights.shape)
 
 
-def _explained(subject: AuditedProblem, scorer: Scorer, method: Attribution) -> Float[Tensor, "n features"]:
+def _explained(subject: AuditedProblem, scorer: Scorer, method: Attribution) -> Explanation:
     values = method(subject.problem.with_model(scorer))
     return subject.problem.features.reduce(torch.as_tensor(values).cpu().double(), slice(None))
 
 
-def _explained_anew(subject: AuditedProblem, scorer: Scorer, method: Attribution) -> Float[Tensor, "n features"]:
+def _explained_anew(subject: AuditedProblem, scorer: Scorer, method: Attribution) -> Explanation:
     """An explanation of a changed model, whose rows are part of the audit's cost."""
     explanation, counts = _explained(subject, scorer, method), subject.problem.scorer.counts
     counts.rows += scorer.counts.rows

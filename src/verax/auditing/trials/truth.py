@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Scores
-from verax.auditing.trials.base import Explanations, Outcome, Trial, false_explanations, present, randomly
+from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Explanation, Scores
+from verax.auditing.trials.base import Explanations, Outcome, Outcomes, Trial, false_explanations, present, randomly
 from verax.core import noise
 from verax.core.shapes import Bool, Float
 from verax.evaluation.limits import limits
@@ -60,9 +60,7 @@ class PeaksAtTruth(Trial):
             return {}
         return {"truth": ground.truth, **random_explanations(ground, ground.truth)}
 
-    def outcomes(
-        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
-    ) -> Iterator[tuple[str, Outcome]]:
+    def outcomes(self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench) -> Outcomes:
         if ground.truth is None:
             return
         some = slice(0, self.inputs)
@@ -80,7 +78,7 @@ class PeaksAtTruth(Trial):
             yield name, Outcome(self.name, share, passed, len(truth), explanation="of the exact limit")
 
     def _climbed(
-        self, bench: Bench, truth: Float[Tensor, "n features"], scores: dict[str, Float[Tensor, " n"]], seed: int
+        self, bench: Bench, truth: Explanation, scores: dict[str, Float[Tensor, " n"]], seed: int
     ) -> dict[str, "_Climb"]:
         climbs = {name: _Climb(truth, start) for name, start in scores.items()}
         for number in range(self.rounds):
@@ -101,7 +99,7 @@ class PeaksAtTruth(Trial):
 class _Climb:
     """Where a climb is: an explanation and its score for each input."""
 
-    place: Float[Tensor, "n features"]
+    place: Explanation
     scores: Float[Tensor, " n"]
 
     def better(self, tried: Float[Tensor, "t n features"], scores: Float[Tensor, "t n"]) -> "_Climb":
@@ -112,16 +110,12 @@ class _Climb:
         return _Climb(torch.where(gain[:, None], place, self.place), torch.where(gain, top, self.scores))
 
 
-def random_explanations(
-    ground: AuditContext, like: Float[Tensor, "n features"]
-) -> dict[str, Float[Tensor, "n features"]]:
+def random_explanations(ground: AuditContext, like: Explanation) -> dict[str, Explanation]:
     """Several that know nothing: what a metric gives them is chance."""
     return {name: randomly(ground.subject, ground.seed, like, draw) for draw, name in enumerate(RANDOM)}
 
 
-def _moved(
-    subject: AuditedProblem, place: Float[Tensor, "n features"], purpose: str, number: int
-) -> Float[Tensor, "n features"]:
+def _moved(subject: AuditedProblem, place: Explanation, purpose: str, number: int) -> Explanation:
     """A small step: two features change places, or one its sign, or one its size."""
     keys = noise.input_keys(subject.values, 0, f"audit/climb/{purpose}")
     lots = noise.words(keys, 4 * number, 4)
@@ -136,7 +130,7 @@ def _moved(
     return moved
 
 
-def _counter_example(truth: Float[Tensor, "n features"], scores: Float[Tensor, " n"], climb: _Climb) -> str:
+def _counter_example(truth: Explanation, scores: Float[Tensor, " n"], climb: _Climb) -> str:
     gains = -real_differences(scores, climb.scores[None])[0]
     at = int(gains.argmax())
     if not gains[at] > 0:
@@ -207,9 +201,7 @@ class TruthWins(Trial):
             return {}
         return {"truth": ground.truth, **false_explanations(ground, ground.truth)}
 
-    def outcomes(
-        self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench
-    ) -> Iterator[tuple[str, Outcome]]:
+    def outcomes(self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench) -> Outcomes:
         if ground.truth is None:
             return
         for name in false_explanations(ground, ground.truth):
@@ -227,7 +219,7 @@ class TruthWins(Trial):
                 yield metric, Outcome(f"{self.name}_on_average", mean, passed, count, ties, explanation=name)
 
 
-def differs(truth: Float[Tensor, "n features"], other: Float[Tensor, "n features"]) -> Bool[Tensor, " n"]:
+def differs(truth: Explanation, other: Explanation) -> Bool[Tensor, " n"]:
     """On which inputs two explanations are not the same."""
     size = truth.abs().amax(1, keepdim=True)
     return ((truth - other).abs() > _EQUAL * size).any(1)
