@@ -177,8 +177,11 @@ def test_rows_hold_those_of_methods_and_of_randomised_models(module, kind, monke
 
 
 def test_an_audit_of_one_model_opens_one_session_for_each_model(module, monkeypatch):
-    """The model's own for all metrics and trials, and one for each of the randomised models that are explained."""
-    session, owners = Scorer.session, []
+    """The model's own for all metrics and trials, and one for each of the randomised models that are explained.
+
+    Inputs were checked when the problem was made, and are not checked again.
+    """
+    session, owners, checks = Scorer.session, [], []
 
     def counted(self, *arguments, **settings):
         owners.append(self)
@@ -186,7 +189,9 @@ def test_an_audit_of_one_model_opens_one_session_for_each_model(module, monkeypa
 
     monkeypatch.setattr(Scorer, "session", counted)
     problem = verax.Problem(module, X[:16], background=X)
+    monkeypatch.setattr("verax.problem.problem.checked_inputs", lambda *given: checks.append(given))
     verax.audit(problem, metrics=["pc", "dpc", EffectCorrelation(samples=20)])
+    assert not checks
     randomised = 16 + 4  # with all layers, and with the last one
     assert len(owners) == len({id(owner) for owner in owners}) == 1 + 2 * randomised
     verax.evaluate(problem, X[:16], ["pc"])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ class AuditedProblem:
     methods: Mapping[Kind, Attribution] = field(default_factory=dict)
     # facts: of a user's model: which it is, the tracked class, the baseline and the date, in words
     facts: Mapping[str, str] = field(default_factory=dict)
+    # explained: what those methods gave for the model and for changed ones, by what was changed
+    explained: dict[tuple[Any, ...], Explanation] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.problem)

@@ -26,19 +26,29 @@ def rounds(inputs: int) -> tuple[int, ...]:
 
 @dataclass(eq=False)
 class Candidate:
-    """A configuration in the race."""
+    """A configuration in the race.
 
-    number: int  # when it was proposed, from 0
-    batch: int  # with which others
+    Attributes:
+        number, batch: When it was proposed, from 0, and with which others.
+        configuration: What is measured.
+        scores: One for each metric and input so far, the first inputs first.
+        cost: Model rows per input of this configuration alone; None until it is known.
+        rows, seconds: Model rows and wall-clock time spent on it; of what several share, an even part.
+        values: What the sampler is told: one number per objective, comparable between candidates on different inputs.
+        alive: Whether it may still be the best.
+        reason: Why it failed.
+    """
+
+    number: int
+    batch: int
     configuration: Attribution
-    scores: Float[Tensor, "metrics n"]  # of each input so far, the first inputs first
-    cost: float | None = None  # model rows per input of this configuration alone; None until it is known
-    rows: float = 0.0  # model rows spent on it; of what several share, an even part
-    seconds: float = 0.0  # the same of wall-clock time
-    # what the sampler is told: one number per objective, comparable between candidates on different inputs
+    scores: Float[Tensor, "metrics n"]
+    cost: float | None = None
+    rows: float = 0.0
+    seconds: float = 0.0
     values: list[float] = field(default_factory=list)
-    alive: bool = True  # whether it may still be the best
-    reason: str = ""  # why it failed
+    alive: bool = True
+    reason: str = ""
 
     @property
     def inputs(self) -> int:
@@ -64,13 +74,20 @@ class Rule:
     They take for granted that no difference to come is larger than all so far; where there was none yet, nothing is
     sure. Student's t, looked at in every round, drops one of two equally good candidates in 12 of 100 races, and a
     better one in 86 of 100 where both differ on 4 of 1,000 inputs alone; the bets in less than 3.
+
+    Attributes:
+        signs: For each metric 1 where higher is better, -1 where lower is.
+        cost: Whether being cheaper is an advantage.
+        tolerance: An advantage that is not worth further inputs, as a share of the best score.
+        level: Coverage of an interval; at most ``(1 - level) / 2`` of the better of two candidates are dropped.
+        apart: Whether each metric is a race of its own, with its own best; candidates stay as long as they are in one.
     """
 
-    signs: tuple[int, ...]  # for each metric 1 where higher is better, -1 where lower is
-    cost: bool  # whether being cheaper is an advantage
-    tolerance: float  # an advantage that is not worth further inputs, as a share of the best score
-    level: float  # coverage of an interval; at most ``(1 - level) / 2`` of the better of two candidates are dropped
-    apart: bool = False  # whether each metric is a race with its own best; candidates stay as long as they are in one
+    signs: tuple[int, ...]
+    cost: bool
+    tolerance: float
+    level: float
+    apart: bool = False
 
     def under(self, metric: int) -> "Rule":
         """The rule of one metric's own race."""

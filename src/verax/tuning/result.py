@@ -33,10 +33,15 @@ _TABLE_ROWS = 10  # of the table in a notebook
 
 @dataclass(frozen=True)
 class BesideRandom:
-    """The best trial beside a random explanation."""
+    """The best trial beside a random explanation.
 
-    beaten: bool  # whether the best is significantly better, corrected for the number of trials
-    flat: float = 0.0  # under noise, the share of draws that leave the score as it is, where it is most of them; else 0
+    Attributes:
+        beaten: Whether the best is significantly better, corrected for the number of trials.
+        flat: Under noise, the share of draws that leave the score as it is, where it is most of them; else 0.
+    """
+
+    beaten: bool
+    flat: float = 0.0
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -8,12 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from verax.attribution.base import Attribution
 from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Explanation, Scores
 from verax.auditing.trials.base import Explanations, Outcome, Outcomes, Trial
 from verax.auditing.trials.truth import RANDOM, random_explanations
 from verax.core import noise
 from verax.core.shapes import Float
+from verax.metrics.base import Kind
 from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.scorer import Scorer
 from verax.statistics.intervals import Estimate, estimates
@@ -63,7 +63,7 @@ class RandomisedModel(Trial):
         if not _layers(subject.problem.scorer.adapter.module):
             return "the model has no weights to randomise"
         try:
-            _explained(subject.at(slice(0, 2)), subject.problem.scorer, subject.methods[ground.kind])
+            _explained(subject.at(slice(0, 2)), ground.kind)
         except (ValueError, TypeError) as error:  # what methods raise for a model that they are not for
             return str(error)
         return ""
@@ -71,13 +71,9 @@ class RandomisedModel(Trial):
     def outcomes(self, ground: AuditContext, shown: Explanations, scores: Scores, bench: Bench) -> Outcomes:
         few = bench.at(slice(0, self.inputs))
         some = replace(ground, subject=few.subject)
-        method = few.subject.methods[ground.kind]
-        real = _explained(few.subject, few.subject.problem.scorer, method)
+        real = _explained(few.subject, ground.kind)
         stages = {
-            stage: [
-                _explained_anew(few.subject, _randomised(few.subject, stage, ground.seed, at), method)
-                for at in range(many)
-            ]
+            stage: [_explained(few.subject, ground.kind, stage, ground.seed, at) for at in range(many)]
             for stage, many in self._stages(few.subject).items()
         }
         listed = {
@@ -137,17 +133,18 @@ def _shuffled(weights: Tensor, purpose: str) -> Tensor:
     return (weights.reshape(-1)[order] * signs).reshape(weights.shape)
 
 
-def _explained(subject: AuditedProblem, scorer: Scorer, method: Attribution) -> Explanation:
-    values = method(subject.problem.with_model(scorer))
-    return subject.problem.features.reduce(torch.as_tensor(values).cpu().double(), slice(None))
-
-
-def _explained_anew(subject: AuditedProblem, scorer: Scorer, method: Attribution) -> Explanation:
-    """An explanation of a changed model, whose rows are part of the audit's cost."""
-    explanation, counts = _explained(subject, scorer, method), subject.problem.scorer.counts
-    counts.rows += scorer.counts.rows
-    counts.rows_backward += scorer.counts.rows_backward
-    return explanation
+def _explained(subject: AuditedProblem, kind: Kind, layers: int = 0, seed: int = 0, number: int = 0) -> Explanation:
+    """An explanation of the model, or of one whose last layers are randomised: computed once for all replacements."""
+    key = (kind, layers, seed, number, len(subject))
+    if key not in subject.explained:
+        problem = subject.problem
+        scorer = _randomised(subject, layers, seed, number) if layers else problem.scorer
+        values = subject.methods[kind](problem.with_model(scorer))
+        subject.explained[key] = problem.features.reduce(torch.as_tensor(values).cpu().double(), slice(None))
+        if layers:  # the rows of a changed model are part of the audit's cost
+            problem.scorer.counts.rows += scorer.counts.rows
+            problem.scorer.counts.rows_backward += scorer.counts.rows_backward
+    return subject.explained[key]
 
 
 def _kept(means: Float[Tensor, " r"], real: float, chance: float, level: float) -> Estimate:
