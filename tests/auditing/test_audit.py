@@ -193,9 +193,9 @@ def test_an_audit_of_one_model_opens_one_session_for_each_model(module, monkeypa
     verax.audit(problem, metrics=["pc", "dpc", EffectCorrelation(samples=20)])
     assert not checks
     randomised = 16 + 4  # with all layers, and with the last one
-    assert len(owners) == len({id(owner) for owner in owners}) == 1 + 2 * randomised
+    assert len(owners) == len({id(owner) for owner in owners}) == 1 + randomised
     verax.evaluate(problem, X[:16], ["pc"])
-    assert len(owners) == 2 + 2 * randomised  # it is held no longer
+    assert len(owners) == 2 + randomised  # it is held no longer
 
 
 def test_ones_own_model_without_explanations(module):

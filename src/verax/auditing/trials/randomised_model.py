@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from verax.attribution.base import explain
 from verax.auditing.audited_problem import AuditContext, AuditedProblem, Bench, Explanation, Scores
 from verax.auditing.trials.base import Explanations, Outcome, Outcomes, Trial
 from verax.auditing.trials.truth import RANDOM, random_explanations
@@ -18,6 +19,8 @@ from verax.scoring.adapters.torch_module import TorchModule
 from verax.scoring.scorer import Scorer
 from verax.statistics.intervals import Estimate, estimates
 from verax.statistics.paired import paired_differences
+
+_FEW = 2  # inputs on which a method is tried
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class RandomisedModel(Trial):
         if not _layers(subject.problem.scorer.adapter.module):
             return "the model has no weights to randomise"
         try:
-            _explained(subject.at(slice(0, 2)), ground.kind)
+            _explained(subject.at(slice(0, _FEW)), ground.kind)
         except (ValueError, TypeError) as error:  # what methods raise for a model that they are not for
             return str(error)
         return ""
@@ -134,17 +137,23 @@ def _shuffled(weights: Tensor, purpose: str) -> Tensor:
 
 
 def _explained(subject: AuditedProblem, kind: Kind, layers: int = 0, seed: int = 0, number: int = 0) -> Explanation:
-    """An explanation of the model, or of one whose last layers are randomised: computed once for all replacements."""
-    key = (kind, layers, seed, number, len(subject))
-    if key not in subject.explained:
+    """An explanation of the model, or of one whose last layers are randomised.
+
+    Of each randomised model explanations of all kinds are computed together, and once for all replacements.
+    """
+    if (kind, layers, seed, number, len(subject)) not in subject.explained:
         problem = subject.problem
         scorer = _randomised(subject, layers, seed, number) if layers else problem.scorer
-        values = subject.methods[kind](problem.with_model(scorer))
-        subject.explained[key] = problem.features.reduce(torch.as_tensor(values).cpu().double(), slice(None))
+        few = min(_FEW, len(subject))  # on which ``left_out`` has tried what can be computed
+        kinds = [other for other in subject.methods if (other, 0, 0, 0, few) in subject.explained] if layers else [kind]
+        methods = {str(other): subject.methods[other] for other in kinds}
+        for name, values in explain(problem.with_model(scorer), methods).items():
+            explanation = problem.features.reduce(torch.as_tensor(values).cpu().double(), slice(None))
+            subject.explained[name, layers, seed, number, len(subject)] = explanation
         if layers:  # the rows of a changed model are part of the audit's cost
             problem.scorer.counts.rows += scorer.counts.rows
             problem.scorer.counts.rows_backward += scorer.counts.rows_backward
-    return subject.explained[key]
+    return subject.explained[kind, layers, seed, number, len(subject)]
 
 
 def _kept(means: Float[Tensor, " r"], real: float, chance: float, level: float) -> Estimate:
