@@ -199,10 +199,7 @@ def tiles(
     references: Float[Tensor, "m *shape"],
     target: Int[Tensor, " n"],
 ) -> Iterator[Tile]:
-    """Pair every input with every reference, a batch of pairs at a time, halving it when memory runs out.
-
-    Rows are on the session's device and in its precision; ``pair_rows`` has the cost.
-    """
+    """Pair every input with every reference, a batch of pairs at a time, halving it when memory runs out."""
     waiting = [(slice(0, len(inputs)), slice(0, len(references)))]
     while waiting:
         rows, columns = waiting.pop()
@@ -326,11 +323,9 @@ class _Graph:
     def _last_step(
         self, outputs: Float[Tensor, "pairs outputs"], references: Float[Tensor, "pairs outputs"]
     ) -> Float[Tensor, "pairs outputs"]:
-        """Multipliers from the model's outputs to the scores: what they make of differences adds up to the scores'.
-
-        The mean gradient of the score between the two outputs, by Gauss and Legendre's rule; what it misses of the
-        difference goes to the outputs that count. Where the score is an output itself it is the gradient.
-        """
+        """Multipliers from the model's outputs to the scores: what they make of differences adds up to the scores'."""
+        # the mean gradient of the score between the two outputs, by Gauss and Legendre's rule; what it misses of the
+        # difference goes to the outputs that count
         session, classes = self.session, self.target.repeat_interleave(self.width)
 
         def score(at: Float[Tensor, "pairs outputs"]) -> Float[Tensor, " pairs"]:

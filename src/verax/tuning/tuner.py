@@ -13,14 +13,13 @@ from verax.attribution.family import check_background
 from verax.core.display import escape
 from verax.core.warn import once_per_call
 from verax.evaluation.engine import problem_facts
-from verax.evaluation.verdicts import flat_share
 from verax.metrics.base import Kind
 from verax.problem.problem import Problem, checked_problem
 from verax.scoring.meter import Cost, Meter, Rows
-from verax.statistics.paired import paired_p_values
 from verax.tuning.measure import Bench
+from verax.tuning.questions import TunedByQuestion, by_question
 from verax.tuning.race import Candidate, estimated, rounds
-from verax.tuning.result import BesideRandom, Stopped, Tuned, TunedByQuestion
+from verax.tuning.result import Stopped, Tuned
 from verax.tuning.space import Space, optuna, propose, space_of
 from verax.tuning.store import SearchSettings, TrialsFile, checked_store, facts_of, shuffled_problem
 
@@ -122,7 +121,7 @@ def search(
         bench = Bench(shuffled, settings.metrics, space.configurations, place, show, settings.by_question)
         under_way = _Search(settings, space, bench, known, meter, problem_facts(problem))
         tuned = under_way.run(file, show)
-        return _by_question(tuned, bench) if settings.by_question else tuned
+        return by_question(tuned, bench) if settings.by_question else tuned
 
 
 def _progress(tell: Tell | None) -> Callable[..., None]:
@@ -142,29 +141,6 @@ def _progress(tell: Tell | None) -> Callable[..., None]:
             sys.stderr.write(escape(f"tune: {line}") + "\n")
 
     return show
-
-
-def _by_question(whole: Tuned, bench: Bench) -> Tuned | TunedByQuestion:
-    """What a search found for the questions that its metrics decide; alone where it was one."""
-    meter = Meter(bench.problem.scorer.counts)
-    random = bench.random(max(candidate.inputs for candidate in whole.candidates))
-    spent = meter.total()
-    whole = replace(whole, rows=whole.rows + spent.rows.total, seconds=whole.seconds + spent.seconds)
-    by_kind: dict[Kind, Tuned] = {}
-    for at, ((column, metric), (scores, unmoved)) in enumerate(zip(whole.metrics.items(), random, strict=True)):
-        # all trials with the scores of this metric, alive where they may be the best under it
-        rule, views = whole.rule.under(at), [candidate.under(at) for candidate in whole.candidates]
-        best = rule.front([view for view in views if view.alive])[0]
-        for view in views:
-            view.alive = view.alive and (view is best or not rule.surely_no_better(view, best, view.inputs))
-        tuned = replace(whole, candidates=views, metrics={column: metric}, rule=rule, question=metric.kind)
-        reached, beside = tuned.winner.scores, scores[: tuned.winner.inputs]
-        (p,) = paired_p_values(beside, reached)
-        measured = sum(bool(view.inputs) for view in views)  # of which the winner is the best
-        ahead = rule.signs[0] * float((reached[0] - beside).mean()) > 0
-        beaten = ahead and p * measured <= 1 - rule.level
-        by_kind[metric.kind] = replace(tuned, random=BesideRandom(beaten, flat_share(unmoved)))
-    return next(iter(by_kind.values())) if len(by_kind) == 1 else TunedByQuestion(whole, by_kind)
 
 
 @dataclass
