@@ -10,13 +10,11 @@ Captum's ``sensitivity_max`` is not here: it rates how far attributions move whe
 faithful. Call ``captum.metrics.sensitivity_max``.
 """
 
-from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from verax.core.arguments import checked_choice
 from verax.core.shapes import Float
 from verax.interop.flatten import FlatCall, flat_call
 from verax.metrics import DirectedPredictionChange, Infidelity, PredictionChange, SensitivityN
@@ -205,40 +203,35 @@ def sensitivity_n(
 def _scores(
     call: FlatCall, metric: Metric, returns: Returns | None, output: Output, batch_size: int | None
 ) -> Float[Tensor, " n"]:
-    """Run a metric on all rows at once, or on one after another where further arguments belong to rows."""
+    """Run a metric on all rows."""
     if returns is None and not isinstance(call.model.forward_func, nn.Module):
         advice = 'pass returns="logits", returns="probabilities", or returns="values" for a regression'
         raise ValueError(f"returns: a function does not say what it returns; {advice}.")
-    checked_choice("output", output, get_args(Output))
-    attributed(_problem(call, returns, output, batch_size), call.attributions)  # stops what is wrong with the arguments
-    parts = _as_class(call, returns, output).parts()
-    scores = [metric(_problem(part, returns, output, batch_size), part.attributions).value for part in parts]
-    return torch.cat(scores)
-
-
-def _problem(call: FlatCall, returns: Returns | None, output: Output, batch_size: int | None) -> Problem:
-    return Problem(
+    problem = Problem(
         Scorer(call.model, returns=returns),
         call.inputs,
         target=call.target,
         output=output,
         features=call.features,
         baselines=call.baselines,
+        model_kwargs=call.model_kwargs,
         batch_size=batch_size,
     )
+    attributed(problem, call.attributions)  # stops what is wrong with the arguments
+    values: Tensor = metric(_with_class(problem, returns), call.attributions).value
+    return values
 
 
-def _as_class(call: FlatCall, returns: Returns | None, output: Output) -> FlatCall:
+def _with_class(problem: Problem, returns: Returns | None) -> Problem:
     """Turn Captum's number of an output into a class: the only output of a binary model is 0 there and class 1 here.
 
     The only value of a regression is 0 in both.
     """
-    first = next(call.parts())
-    scorer = Scorer(first.model, returns=returns)
-    with scorer.session(first.inputs[:1], "torch", output) as session:
-        outputs = session.outputs(first.inputs[:1].to(session.device)).shape[1]
+    first = problem[:1]
+    with first.session() as session:
+        outputs = session.clean_outputs(first.inputs).outputs.shape[1]
     if outputs != 1:
-        return call
-    if call.target is not None and torch.as_tensor(call.target).any():
-        raise ValueError(f"target: forward_func returns one score per row, output 0 alone; got {call.target}.")
-    return replace(call, target=None if returns == "values" else 1)
+        return problem
+    if problem.target is not None and torch.as_tensor(problem.target).any():
+        raise ValueError(f"target: forward_func returns one score per row, output 0 alone; got {problem.target}.")
+    return problem.with_target(None if returns == "values" else 1)

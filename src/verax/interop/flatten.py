@@ -1,7 +1,7 @@
 """Several tensors as one: a call in Captum's convention becomes flat rows and a module that gives them shape again."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,23 +14,20 @@ Shape = tuple[int, ...]
 
 
 class FlatModel(nn.Module):
-    """Calls a function with flat rows cut into tensors, then further arguments; ``repeated`` ones have one for all."""
+    """Calls a function with flat rows cut into tensors, then further arguments, of which some come with the rows."""
 
-    def __init__(
-        self, forward_func: Callable[..., Any], shapes: list[Shape], further: tuple[Any, ...], repeated: list[bool]
-    ) -> None:
+    def __init__(self, forward_func: Callable[..., Any], shapes: list[Shape], further: dict[str, Any]) -> None:
         super().__init__()
-        self.forward_func, self.shapes, self.further, self.repeated = forward_func, shapes, further, repeated
+        self.forward_func, self.shapes, self.further = forward_func, shapes, further
 
-    def forward(self, rows: Float[Tensor, "b elements"]) -> Any:
+    def forward(self, rows: Float[Tensor, "b elements"], **beside: Tensor) -> Any:
         sizes = [torch.Size(shape).numel() for shape in self.shapes]
         cut = zip(torch.split(rows, sizes, dim=1), self.shapes, strict=True)
         tensors = [part.reshape(len(rows), *shape) for part, shape in cut]
-        further = [value.to(rows.device) if isinstance(value, Tensor) else value for value in self.further]
-        for place, repeated in enumerate(self.repeated):
-            if repeated:
-                further[place] = further[place].expand(len(rows), *further[place].shape[1:])
-        return self.forward_func(*tensors, *further)
+        further = [beside.get(name, value) for name, value in self.further.items()]
+        return self.forward_func(
+            *tensors, *(value.to(rows.device) if isinstance(value, Tensor) else value for value in further)
+        )
 
 
 @dataclass(frozen=True)
@@ -43,32 +40,13 @@ class FlatCall:
     baselines: Float[Tensor, "n elements"]
     features: Any  # "element", or group numbers for all rows or for each
     target: Any  # None, a class, or one class per row
+    model_kwargs: dict[str, Tensor]  # further arguments that have a row for each example
 
     @property
     def fewest_features(self) -> int:
         if isinstance(self.features, str):
             return self.inputs.shape[1]
         return min(len(row.unique()) for row in self.features.reshape(-1, self.inputs.shape[1]))
-
-    def parts(self) -> "Iterator[FlatCall]":
-        """The call itself; or one for each row, where some further argument has a row for each."""
-        model = self.model
-        if not any(model.repeated) or len(self.inputs) == 1:
-            yield self
-            return
-        for row in range(len(self.inputs)):
-            single = slice(row, row + 1)
-            pairs = zip(model.further, model.repeated, strict=True)
-            further = tuple(value[single] if repeated else value for value, repeated in pairs)
-            yield replace(
-                self,
-                model=FlatModel(model.forward_func, model.shapes, further, model.repeated),
-                inputs=self.inputs[single],
-                attributions=self.attributions[single],
-                baselines=self.baselines[single],
-                features=self.features[single] if getattr(self.features, "ndim", 1) == 2 else self.features,
-                target=self.target[single] if isinstance(self.target, Tensor) else self.target,
-            )
 
 
 def flat_call(
@@ -81,14 +59,20 @@ def flat_call(
     count = len(tensors[0])
     if not isinstance(further, tuple):
         further = () if further is None else (further,)
-    repeated = [isinstance(value, Tensor) and value.ndim > 0 and len(value) == count for value in further]
+    named = {f"further{place}": value for place, value in enumerate(further)}
+    beside = {
+        name: value
+        for name, value in named.items()
+        if isinstance(value, Tensor) and value.ndim > 0 and len(value) == count
+    }
     return FlatCall(
-        model=FlatModel(forward_func, [tuple(tensor.shape[1:]) for tensor in tensors], further, repeated),
+        model=FlatModel(forward_func, [tuple(tensor.shape[1:]) for tensor in tensors], named),
         inputs=_flat(tensors),
         attributions=_flat(_attributions(attributions, tensors)),
         baselines=_flat(_baselines(baselines, tensors)),
         features="element" if feature_mask is None else _groups(feature_mask, tensors),
         target=_target(target),
+        model_kwargs=beside,
     )
 
 
