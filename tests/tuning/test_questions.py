@@ -84,7 +84,7 @@ def test_one_question_has_its_best_at_once(problem, found):
 
 
 def test_two_questions_have_no_single_best(found):
-    with pytest.raises(ValueError, match=r'say tuned\["local"\].best or tuned\["baseline"\].best'):
+    with pytest.raises(ValueError, match=r'use tuned\["local"\].best or tuned\["baseline"\].best'):
         _ = found.best
 
 

@@ -40,7 +40,7 @@ class AuditedProblem:
     # facts: of a user's model: which it is, the tracked class, the baseline and the date, in words
     facts: Mapping[str, str] = field(default_factory=dict)
     # explained: what those methods gave for the model and for changed ones, by what was changed
-    explained: dict[tuple[Any, ...], Explanation] = field(default_factory=dict)
+    explained: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.problem)
