@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import verax
-from verax.statistics.rare_effects import depends_on_few_draws, mean_square_interval
+from verax.statistics.intervals import depends_on_few_draws, mean_square_interval
 
 FEATURES, SIGMA = 8, 0.2
 MARGINS, MOVES = (0, 4, 8, 16, 32), (0.2, 1, 2, 4, 8)

@@ -17,9 +17,9 @@ import common
 import numpy as np
 import torch
 
-from verax.evaluation.stream_sources import FEWEST, looks
+from verax.evaluation.batches import FEWEST, looks
 from verax.statistics.anytime import AnytimeSums, ScoreRange
-from verax.statistics.totals import ScoreSums
+from verax.statistics.sums import ScoreSums
 
 REACH, MOST, LOOK = 0.01, 20_000, 32_768
 PROBABILITY = ScoreRange(-1.0, 1.0, certain=True)  # of PC of a probability

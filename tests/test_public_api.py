@@ -34,7 +34,7 @@ INNER = (
     "verax.metrics.result.Context",
     "verax.perturbation.",
     "verax.scoring.session.Session",
-    "verax.statistics.totals.ScoreSums",
+    "verax.statistics.sums.ScoreSums",
 )  # what metrics and totals work with
 
 

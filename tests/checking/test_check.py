@@ -16,8 +16,7 @@ from verax.checking.requirement import Threshold
 from verax.checking.result import Sample, inputs_to_decide, outcome_of
 from verax.metrics import EffectCorrelation, PredictionChange
 from verax.statistics.anytime import ScoreRange
-from verax.statistics.intervals import Estimate, estimates
-from verax.statistics.rare_effects import bounded_mean
+from verax.statistics.intervals import Estimate, bounded_mean, estimates
 
 REMOVAL = "effect_correlation(perturbation=baseline, samples=40)"
 

@@ -8,7 +8,7 @@ import torch
 
 from verax.attribution import IntegratedGradients, LimeImage, SmoothGrad
 from verax.core.arguments import kind_in_words
-from verax.core.blocks import chunk_size, deterministic_scatter_add, pieces, rectangles, whole_batches
+from verax.core.blocks import chunk_size, deterministic_scatter_add, pieces, whole_batches
 from verax.core.display import cost, counted, digits_of_interval, escape, first_rows, metric_head, significant
 from verax.core.files import (
     BLANK_CHECKSUM,
@@ -149,11 +149,6 @@ def test_display_cost():
 
 def test_display_counted():
     assert (counted(1, "input"), counted(1200, "input")) == ("1 input", "1,200 inputs")
-
-
-def test_blocks_rectangles():
-    cells = [(list(range(4))[rows], list(range(4))[columns]) for rows, columns in rectangles(2, 15, width=4)]
-    assert cells == [([0], [2, 3]), ([1, 2], [0, 1, 2, 3]), ([3], [0, 1, 2])]
 
 
 def test_blocks_pieces():

@@ -173,7 +173,7 @@ def test_what_has_no_distance_is_refused():
         calls.evaluate(model, x, x, ["pc"], background=train[:19], distance=True)
     with pytest.raises(ValueError, match="rows with removed features, got metrics infidelity"):
         calls.evaluate(model, x, x, ["infidelity"], background=train, samples=20, distance=True)
-    with pytest.raises(ValueError, match=r"distance: rows of shape \(1, 40, 40\) have none here"):
+    with pytest.raises(ValueError, match=r"distance: rows of shape \(1, 40, 40\) cannot be measured"):
         calls.evaluate(
             model, drawn(2, 1, 40, 40), drawn(2, 40, 40), ["pc"], background=drawn(30, 1, 40, 40), distance=True
         )

@@ -369,7 +369,7 @@ def test_what_cannot_be_done_is_said(scorer, x, given_two) -> None:
         stream(scorer, x, {"a": x[:5]})
     with pytest.raises(TypeError, match=r"batches\[0\]: expected a pair"):
         stream(scorer, [x]).totals()
-    with pytest.raises(ValueError, match=r"batches\[1\]: attributions\['a'\] of shape \(3, 7\) do not fit 5 rows"):
+    with pytest.raises(ValueError, match=r"batches\[1\]: attributions\['a'\]: shape \(3, 7\) does not fit 5 rows"):
         stream(scorer, [(x[:5], {"a": x[:5]}), (x[:5], {"a": x[:3]})]).totals()
     with pytest.raises(ValueError, match="the same attributions"):
         stream(scorer, [(x[:5], {"a": x[:5]}), (x[:5], {"b": x[:5]})]).totals()

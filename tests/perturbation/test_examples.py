@@ -3,9 +3,7 @@
 import torch
 
 from verax.perturbation.adaptive_curves import change_weights
-from verax.perturbation.block import cut_points, ranks, removal_order
-from verax.perturbation.feature_sums import signs
-from verax.perturbation.removed_sets import prefix_bits
+from verax.perturbation.block import cut_points, ranks, removal_order, signs
 from verax.perturbation.set_scores import sorted_keys, unpacked
 
 
@@ -17,10 +15,6 @@ def test_set_scores_sorted_keys():
 
 def test_set_scores_unpacked():
     assert repr(unpacked(torch.tensor([5, 2]), 3, torch.float32)) == "tensor([[1., 0., 1.],\n        [0., 1., 0.]])"
-
-
-def test_removed_sets_prefix_bits():
-    assert repr(prefix_bits(torch.tensor([2, 0, 1]))) == "tensor([0, 4, 5, 7], dtype=torch.int32)"
 
 
 def test_feature_sums_signs():

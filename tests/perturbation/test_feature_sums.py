@@ -9,7 +9,7 @@ from torch import Tensor
 import calls
 import verax
 from verax.metrics import DirectedPredictionChange
-from verax.perturbation.feature_sums import attribution_sums, direction_sums, signs
+from verax.perturbation.block import attribution_sums, direction_sums, signs
 from verax.problem.features import feature_map
 
 ALL = slice(None)

@@ -17,7 +17,7 @@ from verax.lakes import BatchScorer, LakeScores
 from verax.metrics import Infidelity
 from verax.scale.lake import Join
 from verax.statistics.intervals import estimates
-from verax.statistics.totals import ScoreSums
+from verax.statistics.sums import ScoreSums
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import calls
 import verax
-from verax.core.blocks import rectangles, whole_batches
+from verax.core.blocks import whole_batches
 from verax.scoring.batchnorm_folding import ConvolutionReLU, FoldedLinear, folded
 from verax.scoring.inference import Inference, Runner, ready, single_precision
 
@@ -543,20 +543,6 @@ def test_out_of_memory_with_fixed_batches_halves_them(monkeypatch):
 
 
 # Batches
-
-
-@pytest.mark.parametrize("width", [1, 3, 7])
-def test_rectangles_cover_every_cell_once_in_order(width):
-    for start in range(15):
-        for stop in range(start, 25):
-            result = [
-                row * width + column
-                for rows, columns in rectangles(start, stop, width)
-                for row in range(rows.start, rows.stop)
-                for column in range(columns.start, columns.stop)
-            ]
-            assert result == list(range(start, stop))
-            assert len(list(rectangles(start, stop, width))) <= 3
 
 
 def test_whole_batches_fill_the_last_one():

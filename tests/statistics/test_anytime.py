@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy.optimize import brentq
 
-from verax.evaluation.stream_sources import looks
+from verax.evaluation.batches import looks
 from verax.statistics.anytime import AnytimeSums, ScoreRange
-from verax.statistics.totals import ScoreSums
+from verax.statistics.sums import ScoreSums
 
 UNIT = ScoreRange(0.0, 1.0, certain=True)
 CHANGE = ScoreRange(-1.0, 1.0, certain=True)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from verax.statistics.intervals import estimates
-from verax.statistics.rare_effects import bounded_mean
+from verax.statistics.intervals import bounded_mean, estimates
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 1), (0, 50), (1, 20), (7, 10), (33, 60), (299, 300), (5, 5)])

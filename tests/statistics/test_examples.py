@@ -5,6 +5,8 @@ import torch
 
 from verax.statistics.anytime import AnytimeSums, BettingTest, ScoreRange, mean_below
 from verax.statistics.intervals import (
+    bounded_mean,
+    participation_ratio,
     proportion,
     ratios_of_means,
     resampled_columns,
@@ -33,8 +35,7 @@ from verax.statistics.ranks import (
     tie_count,
     tied,
 )
-from verax.statistics.rare_effects import bounded_mean, participation_ratio
-from verax.statistics.totals import QuantileSketch, ScoreSums
+from verax.statistics.sums import QuantileSketch, ScoreSums
 
 
 def test_totals_score_sums():

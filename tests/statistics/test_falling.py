@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from verax.statistics.anytime import _STAKES_ON_FALL, BettingTest
-from verax.statistics.totals import ScoreSums
+from verax.statistics.sums import ScoreSums
 
 
 def test_the_capital_is_the_sum_over_beginnings_and_stakes() -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from verax.statistics.rare_effects import depends_on_few_draws, mean_square_interval, participation_ratio
+from verax.statistics.intervals import depends_on_few_draws, mean_square_interval, participation_ratio
 
 
 def test_so_many_draws_carry_an_effect() -> None:

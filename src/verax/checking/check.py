@@ -17,8 +17,8 @@ from verax.core.arrays import as_tensor
 from verax.core.files import tensor_hash
 from verax.core.noise import random_order
 from verax.core.warn import once_per_call
+from verax.evaluation.batches import looks
 from verax.evaluation.engine import about_problem
-from verax.evaluation.stream_sources import looks
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost
 from verax.statistics.anytime import ScoreRange

@@ -17,12 +17,12 @@ from verax.checking.stability import neighbours, overlap_with_neighbour
 from verax.core.blocks import pieces
 from verax.core.registry import from_dict, parse_short_form, unknown
 from verax.core.shapes import Float, Int
+from verax.evaluation.batches import of_rows
 from verax.evaluation.engine import Call, check_call
 from verax.evaluation.evaluate import evaluate
 from verax.evaluation.explained_class import with_known_class
 from verax.evaluation.limits import limits
 from verax.evaluation.ranking import REFERENCE
-from verax.evaluation.stream_batches import of_rows
 from verax.metrics.about import class_counts
 from verax.metrics.base import Metric
 from verax.metrics.choose import fewest_features

@@ -12,7 +12,7 @@ from torch import Tensor
 from verax.core import noise
 from verax.core.blocks import block_bytes, pieces
 from verax.core.shapes import Bool, Float, Int
-from verax.evaluation.limit_parts import Part, parts, score_masks
+from verax.evaluation.limit_search import Part, parts, score_masks
 from verax.perturbation.block import Block, PerturbedRows, load
 from verax.perturbation.removed_sets import MOST_FEATURES, set_type
 from verax.perturbation.set_scores import score_sets

@@ -22,8 +22,7 @@ from verax.metrics.about import fact_line
 from verax.problem.features import Grid
 from verax.problem.problem import Problem
 from verax.scoring.meter import Cost, Meter
-from verax.statistics.intervals import LEVEL, Estimate
-from verax.statistics.rare_effects import bounded_mean
+from verax.statistics.intervals import LEVEL, Estimate, bounded_mean
 
 if TYPE_CHECKING:
     import polars as pl

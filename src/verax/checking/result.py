@@ -17,8 +17,7 @@ from verax.core.shapes import Float
 from verax.metrics.about import IDENTITY, fact_line
 from verax.scoring.meter import Cost
 from verax.statistics.anytime import AnytimeSums, ScoreRange
-from verax.statistics.intervals import Estimate, estimates
-from verax.statistics.rare_effects import bounded_mean
+from verax.statistics.intervals import Estimate, bounded_mean, estimates
 
 if TYPE_CHECKING:
     import polars as pl

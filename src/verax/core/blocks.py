@@ -23,17 +23,6 @@ def block_bytes(device: torch.device) -> int:
     return 1 << (eighth.bit_length() - 1)
 
 
-def rectangles(start: int, stop: int, width: int) -> Iterator[tuple[slice, slice]]:
-    """Cut cells ``start`` to ``stop`` of a table, counted row by row, into at most three rectangles, in their order."""
-    while start < stop:
-        row, column = divmod(start, width)
-        rows = 0 if column else (stop - start) // width
-        columns = slice(0, width) if rows else slice(column, min(width, column + stop - start))
-        rows = rows or 1
-        yield slice(row, row + rows), columns
-        start += rows * (columns.stop - columns.start)
-
-
 def pieces(count: int, size: int, chunk: int | None = None) -> Iterator[slice]:
     """Cut ``count`` things into slices of at most ``size``; with a ``chunk``, anew after each so many of them."""
     whole = chunk or max(1, count)

@@ -1,19 +1,18 @@
 """Attributions of one model beside each other: verdicts and what to believe, rankings and paired differences."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from verax.core.display import Shown, TextTable, cost, counted
-from verax.core.files import save_as
+from verax.core.display import TextTable, cost, counted
 from verax.evaluation.ranking import (
     REFERENCE,
     AlternativeResult,
     Difference,
     RankingStability,
     best_first,
+    differences,
     not_significantly_different,
     ranking_stabilities,
 )
@@ -21,9 +20,8 @@ from verax.evaluation.result import Evaluation
 from verax.evaluation.verdicts import Judgement, Verdict
 from verax.metrics.base import Kind
 from verax.metrics.choose import QUESTIONS, decider
-from verax.metrics.result import GuidedResult, Result
+from verax.metrics.result import GuidedResult, Result, Saved, save_numbers
 from verax.statistics.intervals import Estimate
-from verax.statistics.paired import paired_difference
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,14 +43,14 @@ class Ranked(Estimate):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Comparison(Shown):
+class Comparison(Saved):
     """Attributions of one model compared on the same inputs; shown as a table.
 
     Attributes:
         evaluation: All results of the one pass that served every attribution and metric.
         level: Coverage of each interval.
         replacement: What removed features become, where metrics do not say it themselves; empty where it is not known.
-        elsewhere: The results under other replacements, where some were asked for.
+        elsewhere: The results under other replacements, where there are some.
         unanswered: Why a question has no answer for such a problem.
     """
 
@@ -64,10 +62,8 @@ class Comparison(Shown):
 
     @cached_property
     def judgements(self) -> dict[Kind, Judgement]:
-        """For each question that was asked, the verdicts and what they rest on; none without a random explanation."""
-        if REFERENCE not in self.names:
-            return {}
-        return self._judged(self.evaluation)
+        """For each question, the verdicts and what they rest on; none without a random explanation."""
+        return self._judged(self.evaluation) if REFERENCE in self.names else {}
 
     @property
     def verdicts(self) -> dict[Kind, dict[str, Verdict]]:
@@ -78,10 +74,9 @@ class Comparison(Shown):
     @property
     def answers(self) -> dict[Kind, str]:
         """For ``"local"`` and ``"baseline"`` what to believe, or why there is no answer: a sentence or two."""
-        reasons = {
-            kind: f'For "{QUESTIONS[kind]}", there is no answer: {why}.' for kind, why in self.unanswered.items()
-        }
-        answers = reasons | {kind: judgement.answer for kind, judgement in self.judgements.items()}
+        answers = {kind: judgement.answer for kind, judgement in self.judgements.items()}
+        for kind in self.unanswered.keys() - answers:
+            answers[kind] = f'For "{QUESTIONS[kind]}", there is no answer: {self.unanswered[kind]}.'
         return {kind: answers[kind] for kind in QUESTIONS if kind in answers}
 
     def saturation_words(self) -> str:
@@ -93,12 +88,10 @@ class Comparison(Shown):
         hardly = "where perturbations hardly move a probability"
         if not sure.results:
             return f"output: {share}, {hardly}; it returns no logits, on which verdicts could be compared."
-        on_logits = self._judged(sure.results)
-        sentences = [
-            f"{judgement.answer} "
-            f"({'As' if judgement.verdicts == self.verdicts[kind] else 'Unlike'} on the probability.)"
-            for kind, judgement in on_logits.items()
-        ]
+        sentences = []
+        for kind, judgement in self._judged(sure.results).items():
+            like = "As" if judgement.verdicts == self.verdicts[kind] else "Unlike"
+            sentences.append(f"{judgement.answer} ({like} on the probability.)")
         return f'output: {share}, {hardly}. On the logit: {" ".join(sentences)} Follow it with output="logit".'
 
     def _judged(self, results: Mapping[str, Result]) -> dict[Kind, Judgement]:
@@ -167,10 +160,7 @@ class Comparison(Shown):
         for name in (first, second):
             if name not in self.names:
                 raise ValueError(f"attribution: expected one of {', '.join(map(repr, self.names))}, got {name!r}.")
-        scores = [result.scores[self.names.index(name)] for name in (first, second)]
-        difference = paired_difference(scores[0], scores[1], self.level, result.rounding)
-        higher = bool(result.metric.higher_is_better)
-        return Difference(**vars(difference), first=first, second=second, metric=metric, higher_is_better=higher)
+        return differences(result, metric, first, [second], self.level)[0]
 
     def best(self, metric: str) -> list[str]:
         """The best attribution and all that are not significantly different from it, in the order of the ranking."""
@@ -182,7 +172,7 @@ class Comparison(Shown):
         return [f"{self.evaluation.label(metric)}: {pair}" for pair in pairs if pair is not None]
 
     def ranking_stability(self, metric: str | None = None) -> list[RankingStability]:
-        """Whether the ranking survives each other replacement that was asked for, under one metric or under all."""
+        """Whether the ranking survives each other replacement of the call, under one metric or under all."""
         chosen = self.evaluation if metric is None else {metric: self._result(metric)}
         stabilities = ranking_stabilities(self.evaluation, self.replacement, self.elsewhere, self.level)
         return [stability for stability in stabilities if stability.metric in chosen]
@@ -208,14 +198,11 @@ class Comparison(Shown):
         return [*map(str, self.ranking_stability()), *unsupported]
 
     def distance_words(self) -> list[str]:
-        """How far perturbed rows lie from the data, under each replacement; nothing where it was not asked for."""
+        """How far perturbed rows lie from the data, under each replacement; nothing without ``with_distance``."""
         if not self.elsewhere:
             return self.evaluation.distance_words(self.level)
-        under = [
-            (self.replacement, self.evaluation),
-            *((other.replacement, other.evaluation) for other in self.elsewhere),
-        ]
-        return [line for name, other in under for line in other.distance_words(self.level, f" under {name}")]
+        under = {self.replacement: self.evaluation} | {other.replacement: other.evaluation for other in self.elsewhere}
+        return [line for name, other in under.items() for line in other.distance_words(self.level, f" under {name}")]
 
     def possible(self, metric: str) -> list[str]:
         """In words how much of what is possible each attribution attains, best first; nothing without limits."""
@@ -231,10 +218,8 @@ class Comparison(Shown):
 
     def blind_spots(self) -> tuple[str, ...]:
         """What each metric is blind to, where something is known of it."""
-        limitations = {metric: self._result(metric).metric.known_limitations for metric in self.metrics}
-        return tuple(
-            f"{self.evaluation.label(metric)}: {sentence}" for metric, sentence in limitations.items() if sentence
-        )
+        limitations = ((name, result.metric.known_limitations) for name, result in self.evaluation.items())
+        return tuple(f"{self.evaluation.label(name)}: {sentence}" for name, sentence in limitations if sentence)
 
     def cells(self) -> list[list[str]]:
         """The table as text, head first."""
@@ -266,11 +251,8 @@ class Comparison(Shown):
         return replace(plain, head=head, rows=tuple(rows), caption=self._caption(), best=frozenset(best))
 
     def _caption(self) -> str:
-        star = (
-            ""
-            if len(self.metrics) == len(self.judgements)
-            else "; *: not significantly different from the best, paired"
-        )
+        undecided = len(self.metrics) > len(self.judgements)
+        star = "; *: not significantly different from the best, paired" if undecided else ""
         tests = f"paired t-tests at {100 * (1 - self.level):.2g} %"
         return (
             f"Means over {counted(self.inputs, 'input')} with {100 * self.level:.4g} % intervals{star}; wins: inputs "
@@ -278,10 +260,12 @@ class Comparison(Shown):
             f"{counted(len(self.names) - 1, 'explanation')} (Holm); {cost(self.rows, self.seconds)}"
         )
 
+    save = save_numbers
+
     def to_frame(self) -> "pl.DataFrame":
         """One row per attribution and input with the scores of all metrics, as ``Evaluation.to_frame`` describes.
 
-        Where other replacements were asked for, there are rows for each, with its name in the column ``replacement``;
+        Where the call names other replacements, there are rows for each, with its name in the column ``replacement``;
         metrics that were not measured under it are null there.
         """
         frame = self.evaluation.to_frame()
@@ -293,16 +277,6 @@ class Comparison(Shown):
         frames |= {other.replacement: other.evaluation.to_frame() for other in self.elsewhere if other.evaluation}
         named = [scores.insert_column(3, pl.lit(name).alias("replacement")) for name, scores in frames.items()]
         return pl.concat(named, how="diagonal")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the scores, or the report: the ending of the path says which.
-
-        Args:
-            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is the
-                report that ``verax evaluate --report`` writes: one page that needs no network, with the answer, the
-                rankings, charts and what each metric asks.
-        """
-        save_as(path, self.to_frame, self._page)
 
     def plot(self) -> Any:
         """Draw the ranking under each metric with intervals, best on top, up to 40 attributions.
@@ -316,16 +290,12 @@ class Comparison(Shown):
 
     def _table(self) -> TextTable:
         deciding = [judgement.column for judgement in self.judgements.values()]
-        others = [metric for metric in self.metrics if metric not in deciding]
-        words = [
-            line
-            for metric in self.metrics
-            for line in (*(self.sentences(metric) if metric in others else ()), *self.possible(metric))
-        ]
-        sure = [line for line in (self.saturation_words(),) if line]
-        known = (*self.evaluation.cautions(), *self.blind_spots(), *self.evaluation.notes)
-        further = (*self.elsewhere_words(), *self.distance_words(), *known)
-        return replace(self.table(), notes=(*sure, *words, *further), lead=tuple(self.answers.values()))
+        notes = [words] if (words := self.saturation_words()) else []
+        for metric in self.metrics:
+            notes += [*([] if metric in deciding else self.sentences(metric)), *self.possible(metric)]
+        notes += [*self.elsewhere_words(), *self.distance_words()]
+        notes += [*self.evaluation.cautions(), *self.blind_spots(), *self.evaluation.notes]
+        return replace(self.table(), notes=tuple(notes), lead=tuple(self.answers.values()))
 
     def _page(self) -> str:
         from verax.report.comparison import comparison_page  # noqa: PLC0415  # to keep ``import verax`` light

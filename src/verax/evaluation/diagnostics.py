@@ -21,7 +21,7 @@ from verax.scoring.class_scores import ClassNumbers
 from verax.scoring.session import Session
 from verax.statistics.intervals import Estimate, estimates
 
-_FEWEST = 20  # rows whose range tells something about the data
+_FEWEST = 20  # rows, below which their range says little about the data
 _ORDERS = 100.0  # the largest spread over the smallest, from which one sigma does not fit all
 _SEVERAL = 5  # inputs that are not all the same by chance
 _SATURATED = 1e-6  # of a probability, to 0 or 1
@@ -46,16 +46,23 @@ def warn_of_scales(problem: Attributed, metrics: Mapping[str, Metric]) -> None:
         _warn_of_baselines(problem)
     noisy = any(draws.perturbation == "gaussian" and isinstance(draws.sigma, float) for draws in sampled)
     local = [metric.label for metric in metrics.values() if isinstance(metric, GuidedMetric) and metric.kind == "local"]
-    if (noisy or local) and (spreads := _unlike_spreads(problem)) is not None:
-        _warn_of_units(spreads, noisy, local)
+    spreads = _unlike_spreads(problem) if noisy or local else ""
+    if spreads and noisy:
+        warn(
+            f"sigma: one number for columns whose spreads go from {spreads}: noise that drowns one column does not "
+            'touch another. Give the metric sigma="std", and the problem background=train_inputs.',
+        )
+    if spreads and local:
+        warn(
+            f"{local[0]} ranks features by the size of their attributions, and the spreads of the columns go from "
+            f"{spreads}: slopes per unit are not alike. Give slopes per standard deviation (times the column's "
+            "spread), or standardise the columns.",
+        )
 
 
 def warn_of_saturation(task: Task, session: Session) -> None:
     """Warn where the model is so sure of all inputs that its probabilities hardly move."""
-    if session.output != "probability" or session.returns == "values":
-        return
-    distance = torch.minimum(task.clean, 1 - task.clean)
-    if len(distance) >= _SEVERAL and bool((distance < _SATURATED).all()):
+    if _certainty(task, session, _SATURATED) == 1 and len(task.clean) >= _SEVERAL:
         warn(
             "All scores are saturated: the model gives every input a probability within 1e-6 of 0 or 1, so that "
             'removing a feature hardly shows. Follow the logit: output="logit".',
@@ -63,14 +70,16 @@ def warn_of_saturation(task: Task, session: Session) -> None:
 
 
 def sure_share(task: Task, session: Session) -> float:
-    """The share of inputs whose tracked probability is within 0.001 of 0 or 1.
-
-    0 where no probability is tracked, and for trees, whose probabilities jump there as they do elsewhere.
-    """
+    """The share of inputs whose tracked probability is within 0.001 of 0 or 1; 0 for trees, where it jumps anyway."""
     trees = session.module is None and made_of_trees(session.plain.adapter)
-    if session.output != "probability" or session.returns == "values" or trees:
+    return 0.0 if trees else _certainty(task, session, _NEARLY_SURE)
+
+
+def _certainty(task: Task, session: Session, distance: float) -> float:
+    """The share of inputs whose tracked probability is this near to 0 or 1; 0 where no probability is tracked."""
+    if session.output != "probability" or session.returns == "values":
         return 0.0
-    return float((torch.minimum(task.clean, 1 - task.clean) < _NEARLY_SURE).double().mean())
+    return float((torch.minimum(task.clean, 1 - task.clean) < distance).double().mean())
 
 
 def _warn_of_baselines(problem: Attributed) -> None:
@@ -87,13 +96,11 @@ def _warn_of_baselines(problem: Attributed) -> None:
     columns = outside.any(0).nonzero()[:, 0].tolist()
     if not columns:
         return
-    first = columns[0]
+    first, names = columns[0], problem.given.names
     row = int(outside[:, first].nonzero()[0])
     numbers = f"{float(low[first]):.3g} to {float(high[first]):.3g}, the baseline is {float(baselines[row, first]):.3g}"
-    names = problem.given.names
-    if names is None or len(names) != problem.inputs.shape[1]:
-        names = tuple(f"column {column}" for column in range(problem.inputs.shape[1]))
-    listed = ", ".join(str(names[column]) for column in columns[:_SHOWN])
+    named = names if names is not None and len(names) == problem.inputs.shape[1] else None
+    listed = ", ".join(f"column {column}" if named is None else named[column] for column in columns[:_SHOWN])
     more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
     warn(
         f"baselines: outside what the data hold in {listed}{more} (the first holds {numbers}), so perturbed rows are "
@@ -101,42 +108,20 @@ def _warn_of_baselines(problem: Attributed) -> None:
     )
 
 
-def _warn_of_units(spreads: str, noisy: bool, local: list[str]) -> None:
-    if noisy:
-        warn(
-            f"sigma: one number for columns whose spreads go from {spreads}: noise that drowns one column does not "
-            'touch another. Give the metric sigma="std", and the problem background=train_inputs.',
-        )
-    if local:
-        warn(
-            f"{local[0]} ranks features by the size of their attributions, and the spreads of the columns go from "
-            f"{spreads}: slopes per unit are not alike. Give slopes per standard deviation (times the column's "
-            "spread), or standardise the columns.",
-        )
-
-
-def _unlike_spreads(problem: Attributed) -> str | None:
+def _unlike_spreads(problem: Attributed) -> str:
     """The smallest and the largest spread of columns that hold amounts, where they differ by orders of magnitude."""
-    if problem.spread is not None:
-        spread = problem.spread
-    elif len(problem.inputs) >= _FEWEST:
-        spread = typical_spreads(problem.inputs)
-    else:
-        return None
-    if problem.given.codes is not None:
-        spread = spread[~problem.given.codes]
-    moving = spread[spread > 0]
+    if problem.spread is None and len(problem.inputs) < _FEWEST:
+        return ""
+    spread = typical_spreads(problem.inputs) if problem.spread is None else problem.spread
+    moving = spread if problem.given.codes is None else spread[~problem.given.codes]
+    moving = moving[moving > 0]
     if len(moving) < 2 or float(moving.max() / moving.min()) < _ORDERS:
-        return None
+        return ""
     return f"{float(moving.min()):.2g} to {float(moving.max()):.2g}"
 
 
 def other_references(task: Task, session: Session, results: Mapping[str, Result]) -> tuple[str, ...]:
-    """Say which attributions sum to ``f(x) - c`` with another ``c`` than the score of the call's baseline.
-
-    Only where some metric removes features towards that baseline. Curves end at the baseline's score; where there are
-    none, a few baselines are scored, as soon as some attribution sums to ``f(x) - c`` at all.
-    """
+    """Say which attributions sum to ``f(x) - c`` with another ``c`` than the score of the call's baseline."""
     removal = _removal(task, results)
     if removal is None:
         return ()
@@ -205,7 +190,7 @@ def _constants(task: Task, about: About, sums: Float[Tensor, " n"]) -> Iterator[
 def _at_baselines(
     task: Task, session: Session, removal: Result, place: int, rows: Int[Tensor, " m"]
 ) -> Float[Tensor, " k"]:
-    """Scores of inputs without their features: where curves end, or those of a few that the model is asked for."""
+    """Scores of inputs without their features: where curves end, or the scores of a few baselines."""
     if isinstance(removal, GuidedResult):
         return removal.guided.curves[place, rows, 0, -1].double().cpu()
     checked = task.problem.given
@@ -220,10 +205,7 @@ def _at_baselines(
 
 
 def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Result]) -> None:
-    """Warn of attributions of a binary classifier that seem to explain one class for all inputs, or the other one.
-
-    Under metrics that negate their score when attributions are negated, what negation would give is known.
-    """
+    """Warn of attributions of a binary classifier that seem to explain one class for all inputs, or the other one."""
     if session.classes != 2 or session.returns == "values" or isinstance(task.problem.problem.target, ClassNumbers):
         return  # columns come from calls of Verax itself, which computed the attributions for them
     if task.problem.problem.target is None:
@@ -235,7 +217,7 @@ def warn_of_other_class(task: Task, session: Session, results: Mapping[str, Resu
         predicted = torch.where(sure, task.target, 1 - task.target).cpu()
     if min(int((predicted == label).sum()) for label in (0, 1)) < _FEWEST_INPUTS:
         return
-    odd = [result for result in results.values() if _negates(result.metric)]
+    odd = [result for result in results.values() if _negates(result.metric)]  # whose score negation would negate
     level = 1 - _CHANCE / max(1, sum(2 * len(result.labels) for result in odd))
     mixed = []
     sound = set(task.problem.of_tracked)  # and what is above or below 0 in both classes

@@ -1,7 +1,7 @@
 """Out of distribution, as a number: how far do the rows that guided metrics perturb lie from the data?"""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from verax.evaluation.result import Evaluation
 
 
-FEWEST = 20  # rows that tell anything about others
+FEWEST = 20  # rows, below which their spread says little about others
 FAR = 0.99  # quantile of the data's own distances
 _MOST = 1024  # numbers of a row whose covariance is estimated
 _STRETCHES, _LENGTH = 16, 8  # of inputs that are looked at, evenly spaced
@@ -82,20 +82,14 @@ class Reference:
 
 
 def last_linear(session: Session, row: Shaped[Tensor, "1 *shape"]) -> nn.Linear | None:
-    """The linear layer that a module calls last.
-
-    None where the model is no torch module, takes more than rows, calls no linear layer, or gives the row itself
-    to its only one, so that its features are the inputs.
-    """
+    """The linear layer that a torch module of rows alone calls last; None without, or if it takes the inputs."""
     if session.module is None or session.row_arguments is not None:
         return None
     layers = [part for part in session.module.modules() if isinstance(part, nn.Linear)]
-    with _watched(layers) as seen:
-        session.outputs(row)
-    session.counts.rows += 1
-    if not seen:
+    calls = _linear_calls(session, layers, row)
+    if not calls:
         return None
-    layer, taken = seen[-1]
+    layer, taken = calls[-1]
     itself = taken.numel() == row.numel() and torch.equal(taken.flatten().cpu().double(), row.flatten().cpu().double())
     return None if itself else layer
 
@@ -104,26 +98,26 @@ def features(session: Session, layer: nn.Linear, rows: Shaped[Tensor, "n *shape"
     """What reaches a layer, in float64 on the CPU; means over whatever lies between rows and features, as tokens do."""
     outputs = []
     for part in pieces(len(rows), session.batch_size):
-        batch = rows[part]
-        with _watched([layer]) as seen:
-            session.outputs(batch.to(session.device))
-        session.counts.rows += len(batch)
-        outputs.append(seen[-1][1].reshape(len(batch), -1, layer.in_features).double().mean(1).cpu())
+        _, taken = _linear_calls(session, [layer], rows[part].to(session.device))[-1]
+        outputs.append(taken.reshape(len(rows[part]), -1, layer.in_features).double().mean(1).cpu())
     return torch.cat(outputs)
 
 
-@contextlib.contextmanager
-def _watched(layers: list[nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor]]]:
-    """Note what each layer is called with, in the order of the calls."""
-    seen: list[tuple[nn.Linear, Tensor]] = []
+def _linear_calls(
+    session: Session, layers: list[nn.Linear], rows: Shaped[Tensor, "n *shape"]
+) -> list[tuple[nn.Linear, Tensor]]:
+    """Run the model on rows, and note what each layer is called with, in the order of the calls."""
+    calls: list[tuple[nn.Linear, Tensor]] = []
 
     def note(layer: Any, taken: tuple[Tensor, ...]) -> None:
-        seen.append((layer, taken[0]))
+        calls.append((layer, taken[0]))
 
     with contextlib.ExitStack() as stack:
         for layer in layers:
             stack.callback(layer.register_forward_pre_hook(note).remove)
-        yield seen
+        session.outputs(rows)
+    session.counts.rows += len(rows)
+    return calls
 
 
 @dataclass(frozen=True)
@@ -151,7 +145,7 @@ def spaces(session: Session, problem: Attributed) -> list[Space]:
         named.append(("features", lambda rows: features(session, layer, rows)))
     if not named or problem.background is None:
         raise ValueError(
-            f"distance: rows of shape {tuple(problem.inputs.shape[1:])} have none here: expected at most {_MOST} "
+            f"distance: rows of shape {tuple(problem.inputs.shape[1:])} cannot be measured: expected at most {_MOST} "
             "amounts, or a torch module with a linear layer at its end that takes rows alone."
         )
     return [Space(name, points, Reference(points(problem.background))) for name, points in named]
@@ -178,7 +172,7 @@ class Distance:
     def beyond(self, level: float = LEVEL) -> Estimate:
         """The share of rows that lie further out than 99 % of the background.
 
-        Its interval is Wilson's with one draw per input, which is careful: several rows of an input tell more than one.
+        Its interval is Wilson's with one draw per input, which is careful: rows of one input say more together.
         """
         return proportion(self.shares, level)
 
@@ -194,12 +188,10 @@ class Distances(list[Distance]):
         """One row each: ``metric``, ``attribution``, ``space``, ``ratio``, ``beyond`` with ``low`` and ``high``."""
         import polars as pl  # noqa: PLC0415  # to keep ``import verax`` light
 
-        rows = []
-        for distance in self:
-            share = distance.beyond(level)
-            about = {name: getattr(distance, name) for name in ("metric", "attribution", "space", "ratio")}
-            rows.append(about | {"beyond": share.mean, "low": share.low, "high": share.high})
-        return pl.DataFrame(rows)
+        shares = [distance.beyond(level) for distance in self]
+        columns = {name: [getattr(row, name) for row in self] for name in ("metric", "attribution", "space", "ratio")}
+        ends = {"low": [share.low for share in shares], "high": [share.high for share in shares]}
+        return pl.DataFrame(columns | {"beyond": [share.mean for share in shares]} | ends)
 
     def sentences(self, labels: Mapping[str, str], level: float = LEVEL) -> list[str]:
         """A sentence for each metric and space, over all attributions.
@@ -241,32 +233,20 @@ def with_distance(call: "Call", evaluation: "Evaluation") -> "Evaluation":
 
 
 def _distances(session: Session, task: Task, guided: Mapping[str, Experiment], names: Sequence[str]) -> Distances:
-    """Measure at most 128 inputs, evenly spaced, at five points of each curve.
-
-    In a network's features that costs a model row each, and one for every row of the background; else none.
-    """
+    """Measure at most 128 inputs, evenly spaced, at five points of each curve."""
     looked = _stretches(len(task.problem))
     inputs = torch.cat([task.problem.inputs[rows] for rows in looked])
-    experiments = {_key(experiment): experiment for experiment in guided.values()}
-    measured = Distances()
+    keys = {metric: (each.order, each.curves, each.replacement) for metric, each in guided.items()}
+    experiments = {keys[metric]: experiment for metric, experiment in guided.items()}
+    distances = Distances()
     for space in spaces(session, task.problem):
-        measured.append(_summary("", "", space, space.distances(inputs)[:, None]))
+        measured = {("", ""): space.distances(inputs)[:, None]}
         by_key = {key: _measured(session, task, experiment, space, looked) for key, experiment in experiments.items()}
-        measured += [
-            _summary(metric, name, space, by_key[_key(experiment)][at])
-            for metric, experiment in guided.items()
-            for at, name in enumerate(names)
-        ]
-    return measured
-
-
-def _key(experiment: Experiment) -> tuple[Any, ...]:
-    return experiment.order, experiment.curves, experiment.replacement
-
-
-def _summary(metric: str, name: str, space: Space, measured: Float[Tensor, "n rows"]) -> Distance:
-    shares = (measured > space.reference.far).double().mean(1)
-    return Distance(metric, name, space.name, float(measured.median()) / space.reference.typical, shares)
+        measured |= {(metric, name): by_key[keys[metric]][at] for metric in guided for at, name in enumerate(names)}
+        for about, rows in measured.items():
+            shares = (rows > space.reference.far).double().mean(1)
+            distances.append(Distance(*about, space.name, float(rows.median()) / space.reference.typical, shares))
+    return distances
 
 
 def _measured(
@@ -275,18 +255,15 @@ def _measured(
     """Distances of all rows of an experiment's points, for each attribution and input that is looked at."""
     task = replace(task, replacement=experiment.replacement)
     every = slice(0, len(task.problem.attributions))
-    ratios = []
+    measured = []
     for rows in looked:
         block = load(session, task, rows, every, False)
         removed = _removed(block, experiment)
         at = torch.arange(len(block.inputs), device=session.device)[:, None].expand(removed.shape[1:3])
         made = PerturbedRows(session, task, block)
-        each = [
-            space.distances(made(rows_of_step.flatten(0, 1), at.flatten())).reshape(at.shape)
-            for rows_of_step in removed
-        ]
-        ratios.append(torch.stack(each))
-    return torch.cat(ratios, dim=1)
+        each = [space.distances(made(sets.flatten(0, 1), at.flatten())).reshape(at.shape) for sets in removed]
+        measured.append(torch.stack(each))
+    return torch.cat(measured, dim=1)
 
 
 def _removed(block: Block, experiment: Experiment) -> Bool[Tensor, "k b rows features"]:

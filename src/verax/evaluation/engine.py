@@ -94,14 +94,19 @@ def run(call: Call, saturation: bool = False) -> Evaluation:
             results |= probable
         if alone:
             results |= _run_alone(session, task, alone)
+        shape = (len(rated.attributions), len(rated))
         for name, result in results.items():
-            _check_scores(metrics[name], result.scores, rated)
+            if (actual := tuple(result.scores.shape)) != shape:
+                raise ValueError(
+                    f"{metrics[name].name}: expected one score per attribution and input, shape {shape}, from its "
+                    f"reduce, got shape {actual}."
+                )
         notes = (*rated.remarks, *other_references(task, session, results))
     results = {name: result.with_notes(notes) for name, result in results.items()}
     warn_of_other_class(task, session, results)
     sure = None if share < _MANY else Saturation(share, on_logits)
-    in_order = {name: results[name] for name in metrics}
-    return Evaluation(in_order, call.spent + meter.total(), call=call, saturation=sure)
+    results = {name: results[name] for name in metrics}
+    return Evaluation(results, call.spent + meter.total(), call=call, saturation=sure)
 
 
 def check_call(call: Call) -> None:
@@ -115,10 +120,9 @@ def check_call(call: Call) -> None:
     for metric in metrics:
         if words := metric.unsupported_reason(problem):
             raise ValueError(words)
-    for metric in metrics if problem.background is None else ():
         moves = metric.experiment.replacement if isinstance(metric, GuidedMetric) else None
         moves = problem.replacement if follows_replacement(metric) else moves
-        if moves is not None and needs_background(moves):
+        if problem.background is None and moves is not None and needs_background(moves):
             raise ValueError(
                 f"replacement: {type(moves).__name__} takes values of other rows; pass background=train_inputs as well."
             )
@@ -127,27 +131,30 @@ def check_call(call: Call) -> None:
 def _run_guided(
     session: Session, task: Task, metrics: dict[str, GuidedMetric], meter: Meter, first: Cost
 ) -> dict[str, Result]:
-    repeats = {name: repeats_of(metric, task.problem) for name, metric in metrics.items()}
+    repeats = {name: _repeats_of(metric, task.problem) for name, metric in metrics.items()}
     drawn: dict[str, tuple[Tensor, GuidedScores]] = {}
     for count in {*repeats.values()} - {1}:
         some = {name: metric for name, metric in metrics.items() if repeats[name] == count}
         drawn |= _repeated_draws(session, task, some, count)
-    once = {name: metric for name, metric in metrics.items() if name not in drawn}
-    experiments = list(dict.fromkeys(metric.experiment for metric in once.values()))
+    experiments = list(dict.fromkeys(metric.experiment for name, metric in metrics.items() if name not in drawn))
     adaptive = [experiment for experiment in experiments if isinstance(experiment, AdaptiveExperiment)]
     fixed = [experiment for experiment in experiments if experiment not in adaptive]
     scores: dict[Experiment, Any] = dict(zip(fixed, guided_scores(session, task, fixed), strict=True))
     scores |= adaptive_scores(session, task, adaptive)
     cost = first + meter.read(session.device)
+    results = {}
     with torch.inference_mode(False):  # results are plain tensors, fit for whatever the user does next
         context = _context(session, task, cost)
-        results = {name: metric.result(scores[metric.experiment], context) for name, metric in once.items()}
-        for name, (values, mean_scores) in drawn.items():
-            result = metrics[name].result(mean_scores, context)
+        for name, metric in metrics.items():
+            if name not in drawn:
+                results[name] = metric.result(scores[metric.experiment], context)
+                continue
+            values, mean_scores = drawn[name]
+            result = metric.result(mean_scores, context)
             if isinstance(result, GuidedResult):
                 result = replace(result, scores=values.mean(0), draw_errors=values.std(0) / len(values) ** 0.5)
             results[name] = result
-        return results
+    return results
 
 
 def _repeated_draws(
@@ -223,25 +230,14 @@ def _context(session: Session, task: Task, cost: Cost) -> Context:
     )
 
 
-def _check_scores(metric: Metric, scores: Tensor, problem: Attributed) -> None:
-    """Raise for what a metric makes of its experiment, if it is not one score per attribution and input."""
-    shape = (len(problem.attributions), len(problem))
-    if tuple(scores.shape) != shape:
-        raise ValueError(
-            f"{metric.name}: expected one score per attribution and input, shape {shape}, from its reduce, got "
-            f"shape {tuple(scores.shape)}."
-        )
-
-
-def repeats_of(metric: GuidedMetric, problem: Attributed) -> int:
-    """How many times a metric's replacement is drawn."""
+def _repeats_of(metric: GuidedMetric, problem: Attributed) -> int:
     return problem.fitted(metric.experiment.replacement or problem.replacement).repeats
 
 
 def check_repeats(metrics: Mapping[str, Metric], problem: Attributed, limits: bool) -> None:
     """Raise for what is defined for one value of each removed feature alone, where they are drawn several times."""
     for name, metric in metrics.items():
-        if isinstance(metric, GuidedMetric) and repeats_of(metric, problem) > 1:
+        if isinstance(metric, GuidedMetric) and _repeats_of(metric, problem) > 1:
             if isinstance(metric.experiment, AdaptiveExperiment):
                 raise ValueError(
                     f"{name}: adaptive steps are for replacements that are not drawn; pass a number of steps."

@@ -21,14 +21,14 @@ from verax.metrics.result import Result
 from verax.problem.attributed import attributed, explanations_of, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
 from verax.problem.replacement import Replacement, checked_replacement
-from verax.scoring.meter import Cost, Meter
+from verax.scoring.meter import Cost
 
 
 def evaluate(problem: Problem, attributions: Any, metrics: Metrics | None = None) -> Evaluation:
     """Measure several metrics in one pass; model evaluations that they share are done once.
 
     Args:
-        problem: The model, the rows, and what is asked about them.
+        problem: The model, the rows, and the question about them.
         attributions: One array like the inputs, a stack ``(K, N, ...)``, or a dict of names to arrays. For images
             the channel axis may be missing or have length 1; for groups there may be one value each, ``(N, groups)``.
             In a dict, a method such as ``verax.attribution.SmoothGrad()`` is computed first.
@@ -39,7 +39,7 @@ def evaluate(problem: Problem, attributions: Any, metrics: Metrics | None = None
             ``effect_correlation_baseline``, and the paper's.
 
     Returns:
-        A dict of results. A metric object is found under its name; where several share one, under its short form,
+        A dict of results. A metric object is stored under its name; where several share one, under its short form,
         such as ``"dpc(order='magnitude')"``.
 
     Example:
@@ -66,41 +66,36 @@ def by_one_metric(problem: Problem, attributions: Any, metric: Metric) -> Result
 def prepared(problem: Problem, attributions: Any, metrics: Metrics | None, check: Callable[[Call], None]) -> Call:
     """Check what ``verax.evaluate`` is given, and compute what are methods among the attributions."""
     checked_problem(problem)
-    meter = Meter(problem.scorer.counts)
-    whose = with_known_class(attributions, problem) if explanations_of(attributions) else Known(attributions, problem)
-    problem, spent = whose.problem, meter.total()
-    fitted = plain_attributions(fitted_attributions(whose.attributions, problem.rows.fitted))
+    known = with_known_class(attributions, problem) if explanations_of(attributions) else Known(attributions, problem)
+    problem = known.problem
+    fitted = plain_attributions(fitted_attributions(known.attributions, problem.rows.fitted))
     ordered = problem.order("attributions", fitted)
-    methods = _methods(ordered)
+    if isinstance(ordered, Attribution):
+        kind = type(ordered).__name__
+        raise TypeError(
+            f"attributions: expected arrays, or a dict of names to arrays or methods, got {kind}; give it a name: "
+            f"{{'mine': {kind}(...)}}."
+        )
+    listed = ordered.items() if isinstance(ordered, Mapping) else ()
+    methods = {name: method for name, method in listed if isinstance(method, Attribution)}
     zeros = torch.zeros(()).expand(problem.inputs.shape)  # in the place of methods; they take no memory
     rated = attributed(problem, {**ordered, **dict.fromkeys(methods, zeros)} if methods else ordered)
-    rated = replace(rated, remarks=whose.remarks, of_tracked=whose.of_tracked)
+    rated = replace(rated, remarks=known.remarks, of_tracked=known.of_tracked)
     named = metrics_for(problem, metrics)
     for name, metric in [*named.items()] if metrics == "all" else ():
         try:
             check(Call(rated, {name: metric}))
         except ValueError:  # what metrics raise for problems that they are not for
             del named[name]
-    call = Call(rated, named, spent)
+    call = Call(rated, named, known.spent)
     check(call)
     if not methods:
         return call
     computed = explain(problem, methods)
     values = {name: problem.order("attributions", array) for name, array in computed.items()}
     rated = attributed(problem, {**ordered, **values})
-    rated = replace(rated, remarks=whose.remarks, of_tracked=whose.of_tracked.union(methods))
-    return Call(rated, named, spent + computed.cost)
-
-
-def _methods(attributions: Any) -> dict[str, Attribution]:
-    """The methods among attributions, by name."""
-    if isinstance(attributions, Attribution):
-        raise TypeError(
-            f"attributions: expected arrays, or a dict of names to arrays or methods, got {type(attributions).__name__}"
-            f"; give it a name: {{'mine': {type(attributions).__name__}(...)}}."
-        )
-    listed = attributions.items() if isinstance(attributions, Mapping) else ()
-    return {name: method for name, method in listed if isinstance(method, Attribution)}
+    rated = replace(rated, remarks=known.remarks, of_tracked=known.of_tracked.union(methods))
+    return Call(rated, named, known.spent + computed.cost)
 
 
 def compare(
@@ -123,7 +118,7 @@ def compare(
     inputs, a warning says how the verdicts look on its logit.
 
     Args:
-        problem: The model, the rows, and what is asked about them.
+        problem: The model, the rows, and the question about them.
         attributions: A dict of names to arrays like the inputs, or to methods such as
             ``verax.attribution.SmoothGrad()``, which are computed first; or arrays without names, as in ``evaluate``.
         metrics: What to measure instead: names of metrics, metric objects from ``verax.metrics``, a dict that names
@@ -174,8 +169,7 @@ def compare(
     call = prepared(problem, attributions, metrics, check)
     call = call._replace(rated=with_reference(call.rated))
     default = problem.replacement.short_form
-    others = {name: other for name, other in others.items() if name != default}
-    elsewhere = tuple(_elsewhere(call, name, other) for name, other in others.items())
+    elsewhere = tuple(_elsewhere(call, name, other) for name, other in others.items() if name != default)
     comparison = Comparison(run(call, saturation=True), level, default, elsewhere, unanswered)
     if words := comparison.saturation_words():
         warn(words)
@@ -186,8 +180,8 @@ def _named(replacements: Any) -> dict[str, Replacement]:
     """Other replacements by name: their own, or what the call says."""
     if isinstance(replacements, Replacement | str) or callable(replacements) or not isinstance(replacements, Iterable):
         raise TypeError(f"replacements: expected a list of replacements or a dict, got {replacements!r}.")
-    named = replacements.items() if isinstance(replacements, Mapping) else ((None, entry) for entry in replacements)
     chosen: dict[str, Replacement] = {}
+    named = replacements.items() if isinstance(replacements, Mapping) else ((None, entry) for entry in replacements)
     for name, entry in named:
         checked = checked_replacement(entry)
         if checked is None:

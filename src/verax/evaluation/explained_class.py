@@ -12,6 +12,7 @@ from verax.metrics.about import class_name
 from verax.problem.attributed import explanations_of
 from verax.problem.problem import Problem
 from verax.scoring.class_scores import resolve_target
+from verax.scoring.meter import Cost, Meter
 
 _TOLERANCE = 0.01  # of a probability: explainers that approximate, such as DeepExplainer, allow themselves as much
 
@@ -21,15 +22,17 @@ class Known(NamedTuple):
 
     attributions: Any  # as they were given; of an explanation with one value per class, those of the tracked class
     problem: Problem  # with the class to follow
-    remarks: tuple[str, ...] = ()  # what to tell of it, a sentence each
+    remarks: tuple[str, ...] = ()  # notes on it, a sentence each
     of_tracked: frozenset[str] = frozenset()  # names of those known to explain the class to follow
+    spent: Cost = Cost()  # what it took to know them
 
 
 def with_known_class(attributions: Any, problem: Problem, per_row: bool = False) -> Known:
     """Follow the class that explanations explain, or raise where a problem says another one or none can be known."""
     explanations = explanations_of(attributions)
     if not explanations or any(len(explanation.values) != len(problem) for explanation in explanations.values()):
-        return Known(attributions, problem)  # of explanations of other rows, the check of shapes tells
+        return Known(attributions, problem)  # of explanations of other rows, the check of shapes raises
+    meter = Meter(problem.scorer.counts)
     by_class = {  # those whose values of a row have an axis for classes behind those of the inputs
         label: explanation
         for label, explanation in explanations.items()
@@ -42,28 +45,24 @@ def with_known_class(attributions: Any, problem: Problem, per_row: bool = False)
         target, remarks, known = _followed(single, problem, per_row)
         of_tracked |= known
         problem = problem if target is None else problem.with_target(target)
-    if not by_class:
-        return Known(attributions, problem, remarks, frozenset(of_tracked))
-    classes, count = problem.classes.cpu(), problem.class_scores("probability").shape[1]
-    picked = {label: _of_class(label, explanation, classes, count) for label, explanation in by_class.items()}
-    if not isinstance(attributions, Mapping):
-        return Known(next(iter(picked.values())), problem, remarks, frozenset(of_tracked))
-    chosen = {name: picked.get(name, explanation) for name, explanation in attributions.items()}
-    return Known(chosen, problem, remarks, frozenset(of_tracked))
+    if by_class:
+        classes, count = problem.classes.cpu(), problem.class_scores("probability").shape[1]
+        picked = {label: _of_class(label, explanation, classes, count) for label, explanation in by_class.items()}
+        attributions = {**attributions, **picked} if isinstance(attributions, Mapping) else next(iter(picked.values()))
+    return Known(attributions, problem, remarks, frozenset(of_tracked), meter.total())
 
 
 def _followed(
     explanations: Mapping[Any, Any], problem: Problem, per_row: bool
 ) -> tuple[Any, tuple[str, ...], set[str]]:
-    """The class to follow, None where the problem says it, what to tell of it, and names of what surely explains it."""
+    """The class to follow, None where the problem says it, notes on it, and names of what surely explains it."""
     chances, count = problem.class_scores("probability"), len(problem)
-    if problem.scorer.adapter.returns == "values":  # which some models tell as they run
+    if problem.scorer.adapter.returns == "values":  # which some models show as they run
         return None, (), set()
     predicted, labels = chances.argmax(1), problem.labels
-    known: dict[Any, Tensor | None] = {}
+    known: dict[Any, Tensor | None] = dict.fromkeys(explanations)
     for label, explanation in explanations.items():
         if (sums := _sums(explanation, count)) is None:
-            known[label] = None
             continue
         # log-odds are compared as probabilities, which do not saturate
         known[label] = _class_of(torch.stack((sums, torch.sigmoid(sums))), chances, predicted)
@@ -73,15 +72,22 @@ def _followed(
             known[label] = _class_of(sums[None] / scale, logits / scale, predicted)
     if problem.target is not None:
         followed = resolve_target(problem.target, predicted, chances.shape[1], labels)
-        _check_agreement(known, followed, labels)
+        for label, explained in known.items():
+            if difference := _difference(explained, followed, labels):
+                row, explained_name, name = difference
+                raise ValueError(
+                    f"target: expected the class that {_argument(label)} explains, {explained_name} in row {row} (its "
+                    f"values and base values sum to that class's score), got {name}; leave target out to follow what "
+                    "is explained."
+                )
         return None, (), {_name(label) for label, explained in known.items() if explained is not None}
     classes, names = _common_class(known, labels), {_name(label) for label in known}
+    # as a user would pass them: by their labels, where numbers may be taken for other labels
+    targets = [number if labels is None else str(labels[number]) for number in classes.tolist()]
     if (classes == classes[0]).all():
-        number = int(classes[0])
-        whose = f"the explanation is of {class_name(number, labels)}, which is tracked for all inputs"
-        remark = f"{', '.join(map(_name, known))}: {whose}."
-        return _as_target(number, labels), (remark,), names
-    return [_as_target(int(explanation), labels) for explanation in classes] if per_row else None, (), names
+        tracked = f"the explanation is of {class_name(int(classes[0]), labels)}, which is tracked for all inputs"
+        return targets[0], (f"{', '.join(map(_name, known))}: {tracked}.",), names
+    return targets if per_row else None, (), names
 
 
 def _sums(explanation: Any, count: int) -> Float[Tensor, " n"] | None:
@@ -115,7 +121,6 @@ def _class_of(
 
 def _common_class(known: Mapping[Any, Int[Tensor, " n"] | None], labels: Sequence[Any] | None) -> Int[Tensor, " n"]:
     """The class that all explanations explain, or what to pass where it is not known."""
-    classes: Tensor | None = None
     first = next(iter(known))
     for label, explained in known.items():
         if explained is None:
@@ -124,30 +129,23 @@ def _common_class(known: Mapping[Any, Int[Tensor, " n"] | None], labels: Sequenc
                 "base values do not sum to the model's probability or logit of any class. Pass that class, for "
                 "instance target=1, which tree and linear explainers of a binary classifier explain."
             )
-        if classes is not None and not torch.equal(explained, classes):
-            row = int((explained != classes).nonzero()[0, 0])
-            first_name, other = (class_name(int(held[row]), labels) for held in (classes, explained))
+        if difference := _difference(known[first], explained, labels):
+            row, *names = difference
             raise ValueError(
-                f"attributions: {_name(first)} explains {first_name} and {_name(label)} {other} in row {row}; compare "
+                f"attributions: {_name(first)} explains {names[0]} and {_name(label)} {names[1]} in row {row}; compare "
                 "explanations of the same class, or evaluate them one by one."
             )
-        classes = explained
-    assert classes is not None  # noqa: S101  # there is at least one
-    return classes
+    return known[first]  # type: ignore[return-value]  # of an unknown one the loop raises
 
 
-def _check_agreement(
-    known: Mapping[Any, Int[Tensor, " n"] | None], wanted: Int[Tensor, " n"], labels: Sequence[Any] | None
-) -> None:
-    for label, explained in known.items():
-        if explained is None or torch.equal(explained, wanted):
-            continue
-        row = int((explained != wanted).nonzero()[0, 0])
-        first, other = (class_name(int(held[row]), labels) for held in (explained, wanted))
-        raise ValueError(
-            f"target: expected the class that {_argument(label)} explains, {first} in row {row} (its values and base "
-            f"values sum to that class's score), got {other}; leave target out to follow what is explained."
-        )
+def _difference(
+    first: Int[Tensor, " n"] | None, second: Int[Tensor, " n"], labels: Sequence[Any] | None
+) -> tuple[int, str, str] | None:
+    """The first row of which two explanations explain different classes, and what these are called."""
+    if first is None or torch.equal(first, second):
+        return None
+    row = int((first != second).nonzero()[0, 0])
+    return row, class_name(int(first[row]), labels), class_name(int(second[row]), labels)
 
 
 def _of_class(label: Any, explanation: Any, classes: Int[Tensor, " n"], count: int) -> Any:
@@ -169,11 +167,6 @@ def _of_class(label: Any, explanation: Any, classes: Int[Tensor, " n"], count: i
         return [np.asarray(row)[..., number] for row, number in zip(values, chosen, strict=True)]
     array = np.asarray(values)
     return np.take_along_axis(array, chosen.reshape(len(array), *[1] * (array.ndim - 1)), axis=-1)[..., 0]
-
-
-def _as_target(number: int, labels: Sequence[Any] | None) -> int | str:
-    """A class as a user would pass it: by its label, where numbers may be taken for other labels."""
-    return number if labels is None else str(labels[number])
 
 
 def _argument(label: Any) -> str:

@@ -9,8 +9,7 @@ from verax.attribution.coalitions import spread_evenly
 from verax.core.arguments import checked_count
 from verax.core.warn import warn
 from verax.evaluation.engine import Call, about_problem, check_repeats
-from verax.evaluation.limit_parts import shared_out
-from verax.evaluation.limit_search import InputLimits, caution, found_limits
+from verax.evaluation.limit_search import InputLimits, limits_of, planned, shared_out
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import GuidedMetric, Metric
 from verax.metrics.choose import Metrics, chosen, fewest_features
@@ -20,8 +19,7 @@ from verax.metrics.result import Context, GuidedResult
 from verax.perturbation.block import removal_order
 from verax.problem.attributed import Attributed, Task, attributed
 from verax.problem.problem import Problem, checked_problem
-from verax.scoring.meter import Meter
-from verax.scoring.session import Session
+from verax.scoring.meter import Cost, Meter
 
 ROWS = 2**21
 
@@ -52,7 +50,7 @@ def limits(problem: Problem, metrics: Metrics = ("pc", "dpc"), *, rows: int = RO
     elements of a feature predict, among those of them that move the same way.
 
     Args:
-        problem: The model, the rows, and what is asked about them. Groups, such as superpixels, make the number of
+        problem: The model, the rows, and the question about them. Groups, such as superpixels, make the number of
             features small.
         metrics: Names of such metrics, or objects such as ``verax.metrics.DirectedPredictionChange(area="morf")``, or
             a dict that names them. At least as many steps as features for exact limits.
@@ -76,12 +74,8 @@ def limits(problem: Problem, metrics: Metrics = ("pc", "dpc"), *, rows: int = RO
     checked_count("rows", rows)
     checked_problem(problem)
     rated = attributed(problem, {"none": torch.zeros(()).expand(problem.inputs.shape)})
-    named = limited(chosen(metrics, fewest_features(problem)))
-    _check(rated, named, rows)
-    meter = Meter(problem.scorer.counts)
-    with problem.session() as session:
-        task = Task(rated, *problem.begin(session), session.score_name)
-        return limits_of(session, task, named, rows, meter)
+    by_metric, _ = _searched(rated, _limited(chosen(metrics, fewest_features(problem))), rows)
+    return by_metric
 
 
 def with_limits(call: Call, evaluation: Evaluation) -> Evaluation:
@@ -93,47 +87,47 @@ def with_limits(call: Call, evaluation: Evaluation) -> Evaluation:
     }
     if not results:
         raise ValueError(f"limits: {LIMITED}, got metrics {', '.join(evaluation)}.")
-    named = limited({name: call.metrics[name] for name in results})
-    _check(call.rated, named, ROWS)
-    problem = call.rated.problem
-    meter = Meter(problem.scorer.counts)
-    with problem.session() as session:
-        task = Task(call.rated, *problem.begin(session), session.score_name)
-        best = limits_of(session, task, named, ROWS, meter)
+    best, cost = _searched(call.rated, _limited({name: call.metrics[name] for name in results}), ROWS)
     with torch.inference_mode(False):
         raised = {name: replace(result, limits=best[name].raised_to(result.scores)) for name, result in results.items()}
-    return evaluation.extended({**evaluation, **raised}, meter.total())
+    return evaluation.extended({**evaluation, **raised}, cost)
 
 
-def _check(rated: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> None:
-    check_repeats(metrics, rated, limits=True)
-    for metric in metrics.values():
-        metric.check(rated)
-    if words := caution(rated, metrics, rows):
-        warn(words)
-
-
-def limited(metrics: Mapping[str, Metric]) -> dict[str, GuidedMetric]:
+def _limited(metrics: Mapping[str, Metric]) -> dict[str, GuidedMetric]:
     """Raise for metrics whose limits are not known."""
-    known = {name: metric for name, metric in metrics.items() if has_limits(metric)}
     for metric in metrics.values():
         if not has_limits(metric):
             reason = " with a reduction of its own, which says no weights" if isinstance(metric, GuidedMetric) else ""
             raise ValueError(f"metrics: limits are {LIMITED}, got {metric.name!r}{reason}.")
-    return known
+    return {name: metric for name, metric in metrics.items() if has_limits(metric)}
 
 
-def limits_of(
-    session: Session, task: Task, metrics: Mapping[str, GuidedMetric], rows: int, meter: Meter
-) -> LimitsByMetric:
-    """Limits of several metrics, with a model that is held ready."""
-    limits = found_limits(session, task, metrics, rows)
-    cost = meter.read(session.device)
-    with torch.inference_mode(False):  # plain tensors, fit for whatever the user does next
-        layout = replace(task.problem.layout, form="one", names=())
-        about = about_problem(task.problem.problem)
-        context = Context(layout, task.target.clone(), cost.rows.forward, cost.seconds, task.score, about=about)
-        return LimitsByMetric({name: _packed(task, metrics[name], limit, context) for name, limit in limits.items()})
+def _searched(rated: Attributed, metrics: Mapping[str, GuidedMetric], rows: int) -> tuple[LimitsByMetric, Cost]:
+    """Limits of several metrics, and what the call cost; checked before the model runs."""
+    check_repeats(metrics, rated, limits=True)
+    for metric in metrics.values():
+        metric.check(rated)
+    groups = planned(rated, metrics, rows)
+    fewest = min(len(group.which) for group in groups)
+    if fewest < len(rated):
+        warn(
+            f"limits: {rows:,} model rows allow those of {fewest:,} of {len(rated):,} inputs, drawn at random; the "
+            "others are NaN. Raise rows, or pass fewer inputs."
+        )
+    problem = rated.problem
+    meter = Meter(problem.scorer.counts)
+    limits: dict[str, InputLimits] = {}
+    with problem.session() as session:
+        task = Task(rated, *problem.begin(session), session.score_name)
+        for group in groups:
+            limits |= limits_of(session, task, group)
+        cost = meter.read(session.device)
+        with torch.inference_mode(False):  # plain tensors, fit for whatever the user does next
+            layout = replace(rated.layout, form="one", names=())
+            about = about_problem(problem)
+            context = Context(layout, task.target.clone(), cost.rows.forward, cost.seconds, task.score, about=about)
+            packed = {name: _packed(task, metric, limits[name], context) for name, metric in metrics.items()}
+    return LimitsByMetric(packed), meter.total()
 
 
 def _packed(task: Task, metric: GuidedMetric, limit: InputLimits, context: Context) -> Limits:

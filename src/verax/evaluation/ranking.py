@@ -1,6 +1,6 @@
 """Rankings of attributions under one metric, paired over inputs: which are tied, and what other replacements change."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,8 @@ def not_significantly_different(result: Result, level: float = LEVEL) -> list[in
     Example:
         >>> import torch, verax
         >>> x = torch.randn(9, 4)
-        >>> found = verax.metrics.PredictionChange()(verax.Problem(torch.nn.Linear(4, 2), x), {"a": x, "twice": 2 * x})
-        >>> not_significantly_different(found)
+        >>> result = verax.metrics.PredictionChange()(verax.Problem(torch.nn.Linear(4, 2), x), {"a": x, "twice": 2 * x})
+        >>> not_significantly_different(result)
         [0, 1]
     """
     best, *rest = best_first(result)
@@ -83,15 +83,15 @@ class Difference(Estimate):
         return f"{self.first} is {self.word} than {self.second} by {self.size}"
 
 
-def all_pairs(result: Result, metric: str, level: float) -> Iterator[Difference]:
-    """Every pair of attributions, the earlier one first, each with its paired t interval over inputs."""
+def differences(result: Result, metric: str, first: str, others: Sequence[str], level: float) -> list[Difference]:
+    """An attribution minus each of several others, with paired t intervals over inputs."""
+    scores = result.scores[[result.labels.index(name) for name in (first, *others)]]
+    estimates = paired_differences(scores[0], scores[1:], level, result.rounding) if others else []
     higher = bool(result.metric.higher_is_better)
-    for place, first in enumerate(result.labels):
-        others = result.labels[place + 1 :]
-        rest = result.scores[place + 1 :]
-        differences = paired_differences(result.scores[place], rest, level, result.rounding) if others else []
-        for second, difference in zip(others, differences, strict=True):
-            yield Difference(**vars(difference), first=first, second=second, metric=metric, higher_is_better=higher)
+    return [
+        Difference(**vars(estimate), first=first, second=second, metric=metric, higher_is_better=higher)
+        for second, estimate in zip(others, estimates, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -127,14 +127,14 @@ class PairUnderBoth:
     other: Difference
 
     @property
-    def turns(self) -> bool:
-        """Significantly different under both, in opposite directions."""
-        return self.default.significant and self.other.significant and self.default.word != self.other.word
-
-    @property
     def stays(self) -> bool:
         """Significantly different under both, in the same direction."""
         return self.default.significant and self.default.word == self.other.word
+
+    @property
+    def turns(self) -> bool:
+        """Significantly different under both, in opposite directions."""
+        return self.default.significant and self.other.significant and not self.stays
 
 
 @dataclass(frozen=True)
@@ -194,18 +194,9 @@ class RankingStability:
 
     def facts(self) -> dict[str, Any]:
         """The same as plain values."""
-        return {
-            "metric": self.metric,
-            "default": self.default,
-            "other": self.other,
-            "word": self.word,
-            "tau": self.tau.mean,
-            "low": self.tau.low,
-            "high": self.tau.high,
-            "significant": self.significant,
-            "stay": self.stay,
-            "turn": len(self.turned),
-        }
+        tau = {"tau": self.tau.mean, "low": self.tau.low, "high": self.tau.high}
+        counts = {"significant": self.significant, "stay": self.stay, "turn": len(self.turned)}
+        return {"metric": self.metric, "default": self.default, "other": self.other, "word": self.word} | tau | counts
 
 
 def ranking_stabilities(
@@ -213,10 +204,16 @@ def ranking_stabilities(
 ) -> Iterator[RankingStability]:
     """Each metric's ranking under each other replacement; without the random explanation, and where there is one."""
     ranked = [place for place, label in enumerate(evaluation.labels) if label != REFERENCE]
+    names = [evaluation.labels[place] for place in ranked]
     for name in evaluation if len(ranked) > 1 else ():
         for other in (other_result for other_result in others if name in other_result.evaluation):
             results = evaluation[name], other.evaluation[name]
             tau = rank_agreement(results[0].scores[ranked], results[1].scores[ranked], level)
-            pairs = zip(*(all_pairs(result, name, level) for result in results), strict=True)
-            shared = tuple(PairUnderBoth(*pair) for pair in pairs if REFERENCE not in (pair[0].first, pair[0].second))
-            yield RankingStability(name, evaluation.label(name), replacement, other.replacement, tau, shared)
+            pairs = tuple(
+                PairUnderBoth(*pair)
+                for place, first in enumerate(names)
+                for pair in zip(
+                    *(differences(result, name, first, names[place + 1 :], level) for result in results), strict=True
+                )
+            )
+            yield RankingStability(name, evaluation.label(name), replacement, other.replacement, tau, pairs)

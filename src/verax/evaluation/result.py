@@ -1,19 +1,17 @@
 """The results of one call, by metric."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from verax.core.display import Shown, TextTable, cost, counted, first_rows, metric_head
-from verax.core.files import save_as
+from verax.core.display import TextTable, cost, counted, first_rows, metric_head
 from verax.evaluation.distance import Distances
 from verax.evaluation.ranking import not_significantly_different
 from verax.metrics.base import Metric
-from verax.metrics.result import Context, Result, score_frame
+from verax.metrics.result import Result, Saved, save_numbers, score_frame
 from verax.scoring.meter import Cost, Rows
 from verax.statistics.intervals import LEVEL
 
@@ -31,7 +29,7 @@ class Saturation:
     results: Mapping[str, Result]  # results on the logit by metric; none where the model has no logits
 
 
-class Evaluation(Shown, dict[str, Any]):
+class Evaluation(Saved, dict[str, Any]):
     """Results by metric name, with what the whole call cost; shown as a table.
 
     Attributes:
@@ -97,7 +95,7 @@ class Evaluation(Shown, dict[str, Any]):
 
     def _measured(self) -> "Call":
         if self._call is None:
-            raise ValueError("evaluation: it is a part or a sum of others; ask the result of verax.evaluate itself.")
+            raise ValueError("evaluation: expected the result of verax.evaluate itself, got a part or a sum of others.")
         return self._call
 
     @property
@@ -131,6 +129,8 @@ class Evaluation(Shown, dict[str, Any]):
         """The metrics as heads of columns."""
         return [metric_head(self.label(name), result.metric.higher_is_better) for name, result in self.items()]
 
+    save = save_numbers
+
     def to_frame(self) -> "pl.DataFrame":
         """One row per attribution and input with the scores of all metrics, as a polars data frame.
 
@@ -139,15 +139,6 @@ class Evaluation(Shown, dict[str, Any]):
         such as ``infidelity_se``, the Monte-Carlo standard error.
         """
         return score_frame(self)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the scores, or a page about them: the ending of the path says which.
-
-        Args:
-            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is the
-                report that ``verax.compare(...).save`` writes.
-        """
-        save_as(path, self.to_frame, self._page)
 
     def plot(self) -> Any:
         """Draw the means of all metrics with 95 % intervals, side by side, up to 40 attributions.
@@ -179,7 +170,7 @@ class Evaluation(Shown, dict[str, Any]):
         return TextTable(("attribution", *self.heads()), tuple(rows), caption, notes, frozenset(bold), self.identity)
 
     def distance_words(self, level: float = LEVEL, under: str = "") -> list[str]:
-        """How far perturbed rows lie from the data, a sentence per metric and space; nothing where it was not asked.
+        """How far perturbed rows lie from the data, a sentence per metric and space; nothing without ``with_distance``.
 
         Args:
             level: Coverage of the intervals.
@@ -208,83 +199,55 @@ class Evaluation(Shown, dict[str, Any]):
         return replace(whole, rows=first_rows(whole.rows))
 
 
-def part_of(evaluation: Evaluation, rows: slice) -> Evaluation:
-    """The results of some inputs; of what the call cost, their share.
+def joined_parts(parts: Sequence[tuple[Evaluation, slice]]) -> Evaluation:
+    """The results of some inputs of each of several calls with the same metrics; of what these cost, their share.
 
     Example:
         >>> import verax
         >>> x = torch.randn(5, 3)
-        >>> part = part_of(verax.evaluate(verax.Problem(torch.nn.Linear(3, 2), x), x, ["pc"]), slice(1, 4))
+        >>> whole = verax.evaluate(verax.Problem(torch.nn.Linear(3, 2), x), x, ["pc"])
+        >>> part = joined_parts([(whole, slice(1, 4))])
         >>> part["pc"].value.shape, part["pc"].morf.shape, part.rows
         (torch.Size([3]), torch.Size([3, 4]), 18)
     """
-    whole = evaluation.inputs
-    start, stop = int(rows.start), int(rows.stop)
-    if start == 0 and stop == whole:
-        return evaluation
+    (first, rows), places = parts[0], [rows for _, rows in parts]
+    if len(parts) == 1 and (rows.start, rows.stop) == (0, first.inputs):
+        return first
 
-    def share(cost: int) -> int:  # rounded so that the shares of all parts add up
-        return cost * stop // whole - cost * start // whole
-
-    def cut(tensors: list[Tensor]) -> Tensor:
-        (tensor,) = tensors
-        return tensor[rows] if tensor.ndim == 1 else tensor[:, rows]
-
-    part = (stop - start) / whole
-    results = {
-        name: _rebuilt([result], cut, share(result.rows), part * result.seconds) for name, result in evaluation.items()
-    }
-    rows_spent = Rows(share(evaluation.rows), share(evaluation.rows_backward))
-    return Evaluation(results, Cost(rows_spent, part * evaluation.seconds))
-
-
-def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """The results of several calls with the same metrics as those of one, in their order."""
-    if len(evaluations) == 1:
-        return evaluations[0]
-
-    def joint(tensors: list[Tensor]) -> Tensor:
-        return torch.cat(tensors, dim=0 if tensors[0].ndim == 1 else 1)
+    def share(spent: Iterable[Any]) -> Cost:  # rounded so that the shares of all parts add up
+        total = Cost()
+        for each, (whole, rows) in zip(spent, parts, strict=True):
+            counts = each.rows, getattr(each, "rows_backward", 0)
+            cut = [count * rows.stop // whole.inputs - count * rows.start // whole.inputs for count in counts]
+            total += Cost(Rows(*cut), each.seconds * (rows.stop - rows.start) / whole.inputs)
+        return total
 
     results = {}
-    for name in evaluations[0]:
-        parts = [evaluation[name] for evaluation in evaluations]
-        rows, seconds = sum(evaluation.rows for evaluation in parts), sum(evaluation.seconds for evaluation in parts)
-        results[name] = _rebuilt(parts, joint, rows, seconds)
-    forward, backward = (
-        sum(evaluation.rows for evaluation in evaluations),
-        sum(evaluation.rows_backward for evaluation in evaluations),
-    )
-    return Evaluation(results, Cost(Rows(forward, backward), sum(evaluation.seconds for evaluation in evaluations)))
+    for name in first:
+        held = [evaluation[name] for evaluation, _ in parts]
+        joint, cost = _joined(held, places, f"results of {held[0].metric.name}"), share(held)
+        results[name] = replace(joint, context=replace(joint.context, rows=cost.rows.forward, seconds=cost.seconds))
+    return Evaluation(results, share(evaluation for evaluation, _ in parts))
 
 
-def _rebuilt(results: list[Any], change: Callable[[list[Tensor]], Tensor], rows: int, seconds: float) -> Any:
-    rebuilt = _changed(results, change, f"results of {results[0].metric.name}", results[0].scores.shape[1])
-    return replace(rebuilt, context=replace(rebuilt.context, rows=rows, seconds=seconds))
-
-
-def _changed(parts: list[Any], change: Callable[[list[Tensor]], Tensor], where: str, count: int) -> Any:
-    """Change all that is held per input, by the rule of results: ``(n,)``, or ``(k, n, ...)``."""
-    first = parts[0]
+def _joined(held: list[Any], places: list[slice], where: str, count: int | None = None) -> Any:
+    """Cut and join all that is held per input, by the rule of results: ``(n,)``, or ``(k, n, ...)``."""
+    first = held[0]
+    count = first.scores.shape[1] if count is None else count
     if isinstance(first, Tensor):
         if first.shape[first.ndim > 1] != count:
             raise TypeError(
                 f"{where}: expected tensors of shape (inputs,) or (attributions, inputs, ...) in a result that is cut "
                 f"into parts, got {tuple(first.shape)}."
             )
-        return change(parts)
-    if isinstance(first, Metric) or not (isinstance(first, Result | Context) or _holds_tensors(first)):
+        axis = int(first.ndim > 1)
+        cuts = [tensor[:, rows] if axis else tensor[rows] for tensor, rows in zip(held, places, strict=True)]
+        return torch.cat(cuts, dim=axis) if len(cuts) > 1 else cuts[0]
+    if isinstance(first, Metric) or not is_dataclass(first) or isinstance(first, type):
         return first
-    held = {
-        field.name: _changed([getattr(part, field.name) for part in parts], change, f"{where}, {field.name}", count)
+    changed = {
+        field.name: _joined([getattr(part, field.name) for part in held], places, f"{where}, {field.name}", count)
         for field in fields(first)
         if field.init
     }
-    return replace(first, **held)
-
-
-def _holds_tensors(value: Any) -> bool:
-    """Whether something is a record of tensors, such as the curves of an experiment."""
-    if isinstance(value, type) or not is_dataclass(value):
-        return False
-    return any(isinstance(getattr(value, field.name), Tensor) for field in fields(value))
+    return replace(first, **changed)

@@ -8,25 +8,28 @@ from typing import Any
 from verax.core.arguments import kind_in_words
 from verax.core.display import counted
 from verax.core.warn import warn
-from verax.evaluation.evaluate import evaluate
-from verax.evaluation.explained_class import with_known_class
-from verax.evaluation.result import Evaluation, joined, part_of
-from verax.evaluation.stream_batches import Batch, BatchReader
-from verax.evaluation.stream_sources import (
+from verax.evaluation.batches import (
     FEWEST,
+    Batch,
+    BatchReader,
     Length,
-    RowSource,
     Stretch,
     as_they_come,
+    check_lengths,
     is_rows,
     regrouped,
+    row_count,
+    rows_at_once,
 )
+from verax.evaluation.evaluate import evaluate
+from verax.evaluation.explained_class import with_known_class
+from verax.evaluation.result import Evaluation, joined_parts
 from verax.evaluation.totals import Totals
 from verax.metrics.choose import Metrics, metrics_for
 from verax.problem.attributed import explanations_of, fitted_attributions, plain_attributions
 from verax.problem.problem import Problem, checked_problem
-from verax.scoring.meter import Cost, Meter
-from verax.statistics.totals import sketches
+from verax.scoring.meter import Cost
+from verax.statistics.sums import sketches
 
 Until = float | Mapping[str, float] | None
 
@@ -95,18 +98,18 @@ class Stream(Iterator[Evaluation]):
         self._over = True
 
     def _by_batch(self) -> Iterator[Evaluation]:
-        parts: list[Evaluation] = []
+        parts: list[tuple[Evaluation, slice]] = []
         for stretch, evaluation in self._evaluated:
             start = 0
             for count, ends in stretch.cuts:
-                parts.append(part_of(evaluation, slice(start, start + count)))
+                parts.append((evaluation, slice(start, start + count)))
                 start += count
                 if ends:
-                    yield joined(parts)
+                    yield joined_parts(parts)
                     parts = []
 
     def _quietly(self, measure: Any, batch: Batch, metrics: Any) -> Evaluation:
-        """Evaluate a batch; what that warns of is said once in a stream, not for each stretch."""
+        """Evaluate a batch; it warns once in a stream, not for each stretch."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -124,10 +127,7 @@ class Stream(Iterator[Evaluation]):
 
 
 def narrow_enough(totals: Totals, until: Mapping[str, float]) -> bool:
-    """Whether the 95 % intervals of these metrics reach no further than asked, from 256 rows on.
-
-    An interval that is not known, as of scores without a bound that are all alike, is never narrow enough.
-    """
+    """Whether the 95 % intervals of these metrics reach no further than that, from 256 rows on; unknown ones do."""
     means = [(mean, reach) for name, reach in until.items() for mean in totals[name].listed_means()]
     return totals.count >= FEWEST and all(
         mean.high - mean.mean <= reach and mean.mean - mean.low <= reach for mean, reach in means
@@ -148,10 +148,10 @@ def stream(
     """Measure many rows in constant memory, with the numbers of one ``verax.evaluate`` over all of them.
 
     Rows are evaluated in stretches (32,768 rows of a table on a CPU), whatever the batches they come in. A call of
-    ``evaluate`` is cut at the same places, so that the model is asked the same and every score has the same bits.
+    ``evaluate`` is cut at the same places, so that the model gets the same batches and every score has the same bits.
 
     Args:
-        problem: The question; it is asked of the rows of the batches, not of its own (``problem.on``).
+        problem: The question, about the rows of the batches instead of those of the problem (``problem.on``).
         batches: An iterable of batches: pairs ``(inputs, attributions)``; dicts with the keys ``inputs``,
             ``attributions``, ``target``, ``model_kwargs``, ``by``; or, with ``attributions``, inputs alone (of a tuple
             such as a ``DataLoader`` gives, the first). Inputs are arrays, data frames, Arrow tables, or what the door
@@ -226,15 +226,14 @@ def _stretches(
         raise ValueError("attributions: rows are given at once, and nothing about them; pass an array or methods.")
     spent = Cost()
     if explanations_of(reader.attributions):
-        meter = Meter(reader.problem.scorer.counts)
         every = batches if isinstance(batches, Problem) else reader.problem.on(batches)
-        whose = with_known_class(reader.attributions, every, per_row=True)
-        reader.attributions, reader.target, spent = whose.attributions, whose.problem.target, meter.total()
+        known = with_known_class(reader.attributions, every, per_row=True)
+        reader.attributions, reader.target, spent = known.attributions, known.problem.target, known.spent
     if isinstance(batches, Problem):
         reader.attributions = fitted_attributions(reader.attributions, batches.rows.fitted)
     reader.attributions = plain_attributions(reader.attributions)
-    rows = RowSource(batches, reader)
-    return _after(spent, rows.at_random(length, stratify) if reaches else rows.in_order(length))
+    check_lengths(reader.attributions, row_count(batches))
+    return _after(spent, rows_at_once(batches, reader, length, bool(reaches), stratify))
 
 
 def _after(spent: Cost, stretches: Iterator[Stretch]) -> Iterator[Stretch]:
@@ -245,7 +244,7 @@ def _after(spent: Cost, stretches: Iterator[Stretch]) -> Iterator[Stretch]:
 
 
 def _reaches(until: Until, names: list[str]) -> Mapping[str, float]:
-    """How far the interval of each metric may reach, by name; nothing where nobody asked."""
+    """How far the interval of each metric may reach, by name; nothing without ``until``."""
     if until is None:
         return {}
     reaches = until if isinstance(until, Mapping) else dict.fromkeys(names, until)

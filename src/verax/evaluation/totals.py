@@ -1,6 +1,5 @@
 """Totals: means, intervals and quantiles of scores that are not kept; those of several streams merge exactly."""
 
-import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,15 +10,14 @@ from torch import Tensor
 
 from verax.core.arguments import checked_level, kind_in_words
 from verax.core.arrays import Layout
-from verax.core.display import Shown, TextTable, cost, counted, first_rows, metric_head
-from verax.core.files import save_as
-from verax.core.shapes import Float, Int
+from verax.core.display import TextTable, cost, counted, first_rows, metric_head
+from verax.core.shapes import Int
 from verax.evaluation.result import Evaluation
 from verax.metrics.about import NOTHING_KNOWN, About, fact_line
-from verax.metrics.result import Result
+from verax.metrics.result import Context, Result, Saved, save_numbers
 from verax.statistics.anytime import AnytimeSums
 from verax.statistics.intervals import LEVEL, Estimate
-from verax.statistics.totals import QuantileSketch, ScoreSums, merged_sketches
+from verax.statistics.sums import QuantileSketch, ScoreSums
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,7 +32,7 @@ class Total:
         labels: What the attributions are called.
         layout: The form in which they were given, and in which figures go back.
         sums: Of each attribution; with ``until``, ``AnytimeSums``, whose intervals hold at any time of stopping.
-        sketches: Of each, where quantiles were asked for.
+        sketches: Of each, with ``quantiles=True``.
     """
 
     metric: Any
@@ -45,11 +43,7 @@ class Total:
 
     @classmethod
     def of(
-        cls,
-        result: Result,
-        quantiles: bool,
-        which: Int[Tensor, " m"] | None = None,
-        anytime: bool = False,
+        cls, result: Result, quantiles: bool, which: Int[Tensor, " m"] | None = None, anytime: bool = False
     ) -> "Total":
         """The total of a result, or of some of its inputs.
 
@@ -61,7 +55,14 @@ class Total:
         """
         scores = [row if which is None else row[which] for row in result.scores.cpu()]
         sketches = tuple(map(QuantileSketch, scores)) if quantiles else None
-        sums = _anytime_sums(result, scores) if anytime else tuple(map(ScoreSums.of, scores))
+        sums: tuple[ScoreSums, ...] = tuple(map(ScoreSums.of, () if anytime else scores))
+        if anytime:
+            known = result.metric.score_range(result.context.largest_change)
+            try:
+                sums = tuple(AnytimeSums.of(part, known) for part in scores)
+            except ValueError as error:
+                wrong = "Its score_range is wrong; until needs a right one."
+                raise ValueError(f"{result.metric.name}: {error} {wrong}") from None
         return cls(result.metric, result.labels, result.context.layout, sums, sketches)
 
     @property
@@ -114,11 +115,13 @@ class Total:
         if self.interval != other.interval:
             raise ValueError("merge: expected totals of streams with until, or of streams without it, got one of each.")
         sums = tuple(mine + theirs for mine, theirs in zip(self.sums, other.sums, strict=True))
-        sketches = merged_sketches(self.sketches, other.sketches)
+        sketches = None
+        if self.sketches is not None and other.sketches is not None:
+            sketches = tuple(mine.merged(theirs) for mine, theirs in zip(self.sketches, other.sketches, strict=True))
         return Total(self.metric, self.labels, self.layout, sums, sketches)
 
 
-class Totals(Shown, dict[str, Total]):
+class Totals(Saved, dict[str, Total]):
     """Totals by metric name, as ``verax.stream(...).totals()`` gives them; shown as a table.
 
     Sums are exact, so that totals do not depend on the cutting into batches, nor on the order in which they are merged.
@@ -170,20 +173,19 @@ class Totals(Shown, dict[str, Total]):
             quantiles: Whether to keep sketches for them.
             anytime: Whether intervals are to hold at any time of stopping.
         """
-        first: Result = next(iter(evaluation.values()))
-        classes = first.context.target.cpu().numpy()
+        context: Context = next(iter(evaluation.values())).context
 
-        def total(which: Int[Tensor, " m"] | None, count: int, whole: bool) -> Totals:
+        def total(which: Int[Tensor, " m"] | None, count: int, rows: int = 0, seconds: float = 0.0) -> Totals:
             held = {name: Total.of(result, quantiles, which, anytime) for name, result in evaluation.items()}
-            return cls(held, count, evaluation.rows if whole else 0, evaluation.seconds if whole else 0.0)
+            return cls(held, count, rows, seconds)
 
         def apart(labels: Any) -> dict[Hashable, Totals]:
-            return {label: total(places, len(places), whole=False) for label, places in _places(labels).items()}
+            return {label: total(places, len(places)) for label, places in _places(labels).items()}
 
-        totals = total(None, evaluation.inputs, whole=True)
-        totals.per_class = apart(classes)
+        totals = total(None, evaluation.inputs, evaluation.rows, evaluation.seconds)
+        totals.per_class = apart(context.target.cpu().numpy())
         totals.per_segment = {} if segments is None else apart(segments)
-        totals.about = first.context.about
+        totals.about = context.about
         return totals
 
     def merge(self, other: "Totals") -> "Totals":
@@ -206,6 +208,8 @@ class Totals(Shown, dict[str, Total]):
             self.about,
         )
 
+    save = save_numbers
+
     def to_frame(self, level: float = LEVEL) -> "pl.DataFrame":
         """Means with their intervals as a polars data frame, over all inputs, per class and per segment.
 
@@ -219,32 +223,14 @@ class Totals(Shown, dict[str, Total]):
         groups += [("segment", str(label), part) for label, part in self.per_segment.items()]
         return pl.DataFrame(
             [
-                {
-                    "of": kind,
-                    "which": label,
-                    "metric": name,
-                    "attribution": attribution,
-                    "inputs": part.count,
-                    "mean": mean.mean,
-                    "standard_error": mean.standard_error,
-                    "low": mean.low,
-                    "high": mean.high,
-                    "interval": total.interval,
-                }
+                {"of": kind, "which": label, "metric": name, "attribution": attribution, "inputs": part.count}
+                | vars(mean)
+                | {"interval": total.interval}
                 for kind, label, part in groups
                 for name, total in part.items()
                 for attribution, mean in zip(total.labels, total.listed_means(level), strict=True)
             ]
         )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the means with their 95 % intervals: the ending of the path says how.
-
-        Args:
-            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
-                with the table as it is shown, over all inputs.
-        """
-        save_as(path, self.to_frame, lambda: self.table().page())
 
     def table(self) -> TextTable:
         """Means with their intervals, one line per attribution."""
@@ -271,14 +257,6 @@ class Totals(Shown, dict[str, Total]):
         return f" that hold at any time of stopping{note}"
 
     _table = table  # what is shown
-
-
-def _anytime_sums(result: Result, scores: list[Float[Tensor, " n"]]) -> tuple[AnytimeSums, ...]:
-    known = result.metric.score_range(result.context.largest_change)
-    try:
-        return tuple(AnytimeSums.of(part, known) for part in scores)
-    except ValueError as error:
-        raise ValueError(f"{result.metric.name}: {error} Its score_range is wrong; until needs a right one.") from None
 
 
 def _merged(first: dict[Hashable, Totals], second: dict[Hashable, Totals]) -> dict[Hashable, Totals]:

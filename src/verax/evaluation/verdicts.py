@@ -70,9 +70,11 @@ class Judgement:
             return {}
         above = self._above_random()
         contenders = [name for name in self._best_first() if above[name] == BETTER]
-        tied = self._not_different(contenders[0]) if contenders else []
-        ranked: dict[str, Verdict] = {name: TIED for name in contenders if name in tied}
-        return above | ranked | ({contenders[0]: BEST} if contenders else {})
+        if not contenders:
+            return above
+        best, others = contenders[0], [name for name in self.names if name != contenders[0]]
+        corrected = dict(zip(others, self._corrected(best, others), strict=True))  # of all that it is compared with
+        return above | {name: TIED for name in contenders[1:] if corrected[name] > 1 - self.level} | {best: BEST}
 
     def columns(self) -> list[list[str]]:
         """Columns of a table, head first: the mean of each, on how many inputs it wins, and the verdict."""
@@ -102,37 +104,25 @@ class Judgement:
         if self.result.scores.shape[1] < 2:
             return "there is no answer: one input shows no significant difference; pass several"
         best = next((name for name, verdict in self.verdicts.items() if verdict == BEST), None)
+        top = best or self._best_first()[0]
+        figure = f"{self.label} {self.means[top]}"
         if best is None:
-            top = self._best_first()[0]
             return (
                 "believe none of these: none is significantly better than a random explanation "
-                f"(the highest is {top}: {self._figure(top)})"
+                f"(the highest is {top}: {figure})"
             )
         ties = [name for name in self._best_first() if self.verdicts[name] == TIED]
         if ties:
-            return f"believe {best} ({self._figure(best)}) or {_listed(ties)}, not significantly different from it"
+            return f"believe {best} ({figure}) or {_listed(ties)}, not significantly different from it"
         others = len(self.names) - 1
         count = _COUNTS[others] if others < len(_COUNTS) else f"{others:,}"
         beaten = f"the other {count}" if others else "a random explanation"
-        return f"believe {best} ({self._figure(best)}, significantly better than {beaten})"
-
-    def _figure(self, name: str) -> str:
-        return f"{self.label} {self.means[name]}"
+        return f"believe {best} ({figure}, significantly better than {beaten})"
 
     def _above_random(self) -> dict[str, Verdict]:
-        differences = -self._against(self.reference, self.names)
-        corrected = holm(self._p_values(self.reference, self.names))
-        words: dict[str, Verdict] = {}
-        for name, mean, p in zip(self.names, differences.mean(1).tolist(), corrected, strict=True):
-            significant = p <= 1 - self.level
-            words[name] = NO_BETTER if not significant else BETTER if mean > 0 else WORSE
-        return words
-
-    def _not_different(self, best: str) -> list[str]:
-        """Those that are not significantly different from the best, of all that it was compared with."""
-        others = [name for name in self.names if name != best]
-        corrected = holm(self._p_values(best, others))
-        return [name for name, p in zip(others, corrected, strict=True) if p > 1 - self.level]
+        means = (-self._against(self.reference, self.names)).mean(1).tolist()
+        tests = zip(self.names, means, self._corrected(self.reference, self.names), strict=True)
+        return {name: NO_BETTER if p > 1 - self.level else BETTER if mean > 0 else WORSE for name, mean, p in tests}
 
     def _best_first(self) -> list[str]:
         ordered = (self.result.labels[place] for place in best_first(self.result))
@@ -140,14 +130,13 @@ class Judgement:
 
     def _against(self, first: str, others: Sequence[str]) -> Float[Tensor, "k n"]:
         """How much better the first is than each of the others, input by input."""
-        sign = 1 if self.result.metric.higher_is_better else -1
-        scores = self._scores(others)
-        return sign * real_differences(self._scores([first])[0], scores, self.result.rounding)
+        sign, scores = 1 if self.result.metric.higher_is_better else -1, self._scores([first, *others])
+        return sign * real_differences(scores[0], scores[1:], self.result.rounding)
 
-    def _p_values(self, first: str, others: Sequence[str]) -> list[float]:
-        if not others:
-            return []
-        return paired_p_values(self._scores([first])[0], self._scores(others), self.result.rounding)
+    def _corrected(self, first: str, others: Sequence[str]) -> list[float]:
+        """P-values of the first against each of the others, corrected for their number."""
+        scores = self._scores([first, *others])
+        return holm(paired_p_values(scores[0], scores[1:], self.result.rounding)) if others else []
 
     def _scores(self, names: Sequence[str]) -> Float[Tensor, "k n"]:
         return self.result.scores[[self.result.labels.index(name) for name in names]]

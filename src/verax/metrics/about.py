@@ -10,7 +10,7 @@ from torch import Tensor
 from verax.core.shapes import Float, Int
 from verax.problem.attributed import Attributed
 
-IDENTITY = ("model", "tracked", "removed features", "date")  # what is said of a call, in this order
+IDENTITY = ("model", "tracked", "removed features", "date")  # the facts of a call, in this order
 _CLASSES = 6  # that are named before the rest is counted
 
 
@@ -49,8 +49,8 @@ class About:
         Args:
             counts: Inputs by the number of their class; none where they were not counted.
         """
+        which = "the predicted class" if self.predicted else "the class given for each input"
         if not counts:
-            which = "the predicted class" if self.predicted else "the class given for each input"
             return self.score if self.score == "value" else f"{self.score} of {which}"
         if self.score == "value":
             named = [self.labels[number] if self.labels else f"output {number}" for number in counts]
@@ -59,7 +59,6 @@ class About:
             return f"{self.score} of {class_name(next(iter(counts)), self.labels)}"
         named = [f"{self.labels[number] if self.labels else number} ({many:,})" for number, many in counts.items()]
         rest = [f"{len(named) - _CLASSES} other classes"] if len(named) > _CLASSES else []
-        which = "the predicted class" if self.predicted else "the class given for each input"
         return f"{self.score} of {which}: {', '.join([*named[:_CLASSES], *rest])}"
 
     def facts(self, counts: Mapping[int, int]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from verax.core.registry import from_dict, unknown
 from verax.metrics.base import CONTRACTS, METRICS, AttributionMetric, GuidedMetric, Kind, Metric, SampledMetric
 from verax.metrics.effect_correlation import EffectCorrelation
 from verax.metrics.infidelity import Infidelity
+from verax.perturbation.sampled import all_categories
 from verax.problem.problem import Problem
 
 QUESTIONS: dict[Kind, str] = {
@@ -24,26 +25,26 @@ COLUMNS: dict[str, Metric] = {
 
 
 def deciding_metrics(problem: Problem) -> dict[str, Metric]:
-    """The metrics that decide the questions that can be asked of a problem, by their columns."""
+    """The metrics that decide the questions that a problem has, by their columns."""
     unanswered = why_not(problem)
     return {column: metric for column, metric in COLUMNS.items() if metric.kind not in unanswered}
 
 
 def paper_metrics(problem: Problem) -> dict[str, Metric | str]:
     """The metrics of the paper, as far as a problem has directions and small changes."""
-    if _all_categories(problem):
+    if all_categories(problem.given):
         return {"pc": "pc", "infidelity": Infidelity(perturbation="baseline")}
     return {**_PAPER}
 
 
 def why_not(problem: Problem) -> dict[Kind, str]:
     """The questions that have no metric to decide them, each with the reason."""
-    return why_no_answer(problem.scorer.adapter, _all_categories(problem))
+    return why_no_answer(problem.scorer.adapter, all_categories(problem.given))
 
 
-def why_no_answer(adapter: Any, all_categories: bool) -> dict[Kind, str]:
+def why_no_answer(adapter: Any, categories_alone: bool) -> dict[Kind, str]:
     """The questions that have no answer for a model and such values, each with the reason."""
-    if all_categories:
+    if categories_alone:
         return {"local": "all values are categories, such as ids of tokens, and a category has no small change"}
     if adapter.module is None and made_of_trees(adapter):
         return {"local": "the model is made of trees, whose score is flat around almost every input"}
@@ -55,16 +56,11 @@ class Decides(Protocol):
     """What is known of a metric before it decides a question."""
 
     @property
-    def kind(self) -> str:
-        """The question that it is about."""
-
+    def kind(self) -> str: ...
     @property
-    def decides(self) -> bool:
-        """Whether verdicts may rest on it."""
-
+    def decides(self) -> bool: ...
     @property
-    def known_limitations(self) -> str:
-        """What it is blind to, a sentence."""
+    def known_limitations(self) -> str: ...
 
 
 def decider(metrics: Mapping[str, Decides], kind: str) -> str | None:
@@ -84,21 +80,16 @@ def doubt(metric: Decides, label: str) -> str:
     return f"Decided by {label}, which verdicts should not rest on: {known}"
 
 
-def _all_categories(problem: Problem) -> bool:
-    categorical = problem.given.codes
-    return categorical is not None and bool(categorical.all())
-
-
 Metrics = Sequence[str | Metric] | Mapping[str, str | Metric] | Literal["paper", "all"]
 
 
 def metrics_for(problem: Problem, metrics: Metrics | None) -> dict[str, Metric]:
-    """The metrics that a call asks of a problem, by their columns."""
+    """The metrics that a call names for a problem, by their columns."""
     return _by_column(metrics, problem, fewest_features(problem))
 
 
 def metrics_for_numbers(features: int, metrics: Metrics | None) -> dict[str, Metric]:
-    """The metrics that a call asks of models that take so many numbers, by their columns."""
+    """The metrics that a call names for models that take so many numbers, by their columns."""
     return _by_column(metrics, None, features)
 
 
@@ -108,23 +99,17 @@ def _by_column(metrics: Metrics | None, problem: Problem | None, fewest: int) ->
     paper = chosen(_PAPER if problem is None else paper_metrics(problem), fewest)
     if metrics == "paper":
         return paper
-    usual = (COLUMNS if problem is None else deciding_metrics(problem)) | paper
-    return usual if metrics is None else usual | _others(usual, fewest)
+    listed = (COLUMNS if problem is None else deciding_metrics(problem)) | paper
+    for name in METRICS if metrics == "all" else ():
+        kind = METRICS.get(name)  # with its defaults; one that has none for some setting is left out
+        if name not in listed and not any(field.default is field.default_factory is MISSING for field in fields(kind)):
+            listed[name] = kind.named({}, fewest)
+    return listed
 
 
 def fewest_features(problem: Problem) -> int:
     """Features of the row that has fewest."""
     return int(problem.features.counts(slice(None)).min())
-
-
-def _others(usual: Mapping[str, Metric], fewest: int) -> dict[str, Metric]:
-    """Every other registered metric with its defaults; one that has none for some setting is left out."""
-    kinds = {name: METRICS.get(name) for name in METRICS if name not in usual}
-    return {
-        name: kind.named({}, fewest)
-        for name, kind in kinds.items()
-        if not any(field.default is field.default_factory is MISSING for field in fields(kind))
-    }
 
 
 def chosen(metrics: Any, fewest: int) -> dict[str, Metric]:

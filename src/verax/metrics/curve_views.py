@@ -47,7 +47,6 @@ class CurveView(GuidedMetric):
 
     @property
     def known_limitations(self) -> str:
-        """What it is blind to, a sentence."""
         return BLIND_TO_A_CONSTANT
 
     @abstractmethod
@@ -75,8 +74,8 @@ class Deletion(CurveView):
     Example:
         >>> import verax
         >>> x = torch.randn(4, 6)
-        >>> found = verax.evaluate(verax.Problem(torch.nn.Linear(6, 2), x), x, ["deletion", "insertion", "pc"])
-        >>> found.rows == found["pc"].rows
+        >>> results = verax.evaluate(verax.Problem(torch.nn.Linear(6, 2), x), x, ["deletion", "insertion", "pc"])
+        >>> results.rows == results["pc"].rows
         True
     """
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from verax.core.arguments import checked_count, checked_level
 from verax.core.shapes import Float
-from verax.metrics.monte_carlo import EffectMetric, MonteCarloResult, Tile, tiles
+from verax.metrics.monte_carlo import EffectMetric, MonteCarloResult, Tile, reduced_by_tile
 from verax.metrics.result import Context
 from verax.perturbation.sampled import Effect, Effects, Gathered, Perturbation
 from verax.statistics.anytime import ScoreRange
@@ -26,7 +26,7 @@ class EffectCorrelation(EffectMetric):
 
     It is not centred, as Pearson's correlation in the faithfulness correlation of Bhatt et al. is: to predict a change
     where there is none is an error, also if it is the same in all draws. Normalised Infidelity is
-    ``sum(S S) (1 - r^2) / (samples - 1)`` for a correlation r of at least 0, and cannot tell those below 0 apart. With
+    ``sum(S S) (1 - r^2) / (samples - 1)`` for a correlation r of at least 0, and cannot distinguish those below 0. With
     equal settings, the two share all draws and model rows.
 
     Random attributions have 0 in the mean. Of a single input theirs is spread by about ``1 / sqrt(features)`` under
@@ -49,10 +49,10 @@ class EffectCorrelation(EffectMetric):
         >>> slopes = model.weight[1].detach().expand(8, 4)
         >>> maps = {"truth": slopes, "opposite": -slopes, "none": 0 * slopes}
         >>> problem = verax.Problem(model, x, target=1, output="logit")
-        >>> found = verax.evaluate(problem, maps, ["effect_correlation", "infidelity"])
-        >>> {name: round(one.mean, 3) for name, one in found["effect_correlation"].mean().items()}
+        >>> results = verax.evaluate(problem, maps, ["effect_correlation", "infidelity"])
+        >>> {name: round(mean.mean, 3) for name, mean in results["effect_correlation"].mean().items()}
         {'truth': 1.0, 'opposite': -1.0, 'none': 0.0}
-        >>> found.rows  # the inputs and 640 draws of each serve both
+        >>> results.rows  # the inputs and 640 draws of each serve both
         5128
     """
 
@@ -102,14 +102,9 @@ class EffectCorrelation(EffectMetric):
 
 def _reduced(effects: Effects) -> dict[str, Float[Tensor, "k b"]]:
     """Effect correlation, its standard error and the sums behind it, from the draws of some inputs."""
-    k, b, _ = effects.predicted.shape
-    pp, ps, ss, value, error = torch.empty(5, k, b, dtype=torch.float64, device=effects.actual.device)
-    for tile in tiles(effects):
-        at, sums = (tile.which, tile.rows), tile.moments
-        pp[at], ps[at], ss[at] = sums.pp, sums.ps, sums.ss
-        value[at] = sums.correlation
-        error[at] = _jackknife(tile, effects.actual[tile.rows])
-    return {"value": value, "error": error, "pp": pp, "ps": ps, "ss": ss}
+    return reduced_by_tile(
+        effects, lambda tile: {"value": tile.moments.correlation, "error": _jackknife(tile, effects.actual[tile.rows])}
+    )
 
 
 def _jackknife(tile: Tile, actual: Float[Tensor, "b samples"]) -> Float[Tensor, "k b"]:
@@ -158,8 +153,8 @@ class EffectCorrelationResult(MonteCarloResult):
 
         Measured (``python scripts/interval_coverage.py``): 95 % intervals cover 95 to 99 % at 20, 80 and 640 draws
         alike (92 % at 20 for the gradient of some almost linear models), while the probability stays 0.0003 away from 0
-        and 1. Where a model is surer, a draw in a million may move it more than all others together, and nothing that
-        few draws show tells of it. Random attributions stay at 90 to 99 %, good ones fall to 59 to 93 % (up to 1e-14
+        and 1. Where a model is surer, a draw in a million may move it more than all others together, and few draws show
+        nothing of it. Random attributions stay at 90 to 99 %, good ones fall to 59 to 93 % (up to 1e-14
         away from 0 or 1) and 8 to 86 % (beyond). There, follow the logit: ``output="logit"``.
 
         Args:

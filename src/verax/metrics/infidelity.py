@@ -11,11 +11,11 @@ from torch import Tensor
 from verax.core.arguments import checked_flag, checked_level
 from verax.core.shapes import Float
 from verax.core.warn import warn
-from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult, tiles
+from verax.metrics.monte_carlo import FEW, EffectMetric, MonteCarloResult, Tile, reduced_by_tile
 from verax.metrics.result import Context
 from verax.perturbation.sampled import Effect, Effects, Gathered, Perturbation
 from verax.statistics.anytime import ScoreRange
-from verax.statistics.rare_effects import depends_on_few_draws, mean_square_interval, participation_ratio
+from verax.statistics.intervals import depends_on_few_draws, mean_square_interval, participation_ratio
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Infidelity(EffectMetric):
         >>> import verax
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
         >>> both = [Infidelity(samples=40), Infidelity(samples=40, normalize=False)]
-        >>> found = verax.evaluate(verax.Problem(model, x), x, both)
-        >>> found.rows  # the inputs and 40 draws of each serve both
+        >>> results = verax.evaluate(verax.Problem(model, x), x, both)
+        >>> results.rows  # the inputs and 40 draws of each serve both
         328
     """
 
@@ -95,7 +95,6 @@ class Infidelity(EffectMetric):
 
     @property
     def known_limitations(self) -> str:
-        """What it is blind to, a sentence."""
         if not self.normalize:
             return "The scale of an attribution counts, so that what explains a logit loses to what explains its score."
         return "Its mean is ruled by the few inputs whose score moves most."
@@ -128,26 +127,25 @@ def reduced(effects: Effects, normalize: bool) -> dict[str, Float[Tensor, "k b"]
     errors says, because a draw pulls the fitted scale towards itself: without draw i its squared error would be
     ``e_i^2 / (1 - P_i^2 / sum(P P))``.
     """
-    k, b, draws = effects.predicted.shape
-    pp, ps, ss, value, spread = torch.empty(5, k, b, dtype=torch.float64, device=effects.actual.device)
-    opposite = -effects.actual
+    draws, opposite = effects.predicted.shape[-1], -effects.actual
     free = draws - int(normalize)
-    for tile in tiles(effects):
-        at, sums = (tile.which, tile.rows), tile.moments
-        pp[at], ps[at], ss[at] = sums.pp, sums.ps, sums.ss
+
+    def reduce(tile: Tile) -> dict[str, Tensor]:
+        sums = tile.moments
         scale = sums.beta if normalize else torch.ones_like(sums.pp)
         errors = torch.addcmul(opposite[tile.rows], tile.predicted, scale[..., None], out=tile.spare).square_()
-        value[at] = errors.sum(-1) / free
+        value = errors.sum(-1) / free
         if normalize:
             # The share of the other draws in ``sum(P P)``, which fixes the scale; overwrites the predicted effects.
             # Where one draw alone fixes it, its error is 0 whatever it is divided by. A scale of 0 is not fitted.
             weight = torch.where(sums.beta > 0, -1 / torch.where(sums.beta > 0, sums.pp, 1), 0)
             errors.div_(tile.predicted.square_().mul_(weight[..., None]).add_(1).clamp_(min=1e-9))
-        squares = torch.linalg.vector_norm(errors, dim=-1).square()
-        spread[at] = squares / draws - errors.mean(-1).square()
-    spread.clamp_(min=0)  # 0 of equal errors may come out below it by rounding
-    error = (spread * (draws - 1)).sqrt() / (free - 1) if free > 1 else torch.full_like(value, torch.nan)
-    return {"value": value, "error": error, "pp": pp, "ps": ps, "ss": ss}
+        spread = torch.linalg.vector_norm(errors, dim=-1).square() / draws - errors.mean(-1).square()
+        spread.clamp_(min=0)  # 0 of equal errors may come out below it by rounding
+        error = (spread * (draws - 1)).sqrt() / (free - 1) if free > 1 else torch.full_like(value, torch.nan)
+        return {"value": value, "error": error}
+
+    return reduced_by_tile(effects, reduce)
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,7 +153,7 @@ class InfidelityResult(MonteCarloResult):
     """Infidelity: ``value`` is the mean squared difference over draws; lower is better.
 
     Attributes:
-        carried: How many draws carry the score changes of each input (``verax.statistics.rare_effects``).
+        carried: How many draws carry the score changes of each input (``verax.statistics.intervals``).
     """
 
     carried: Float[Tensor, " n"]
@@ -164,7 +162,7 @@ class InfidelityResult(MonteCarloResult):
         """Where each input's score would lie with endless draws: from, to.
 
         Student's t for the logarithm, its upper part longer by the relative error. Where a model is sure of an input, a
-        rare draw may change the score more than all others together. A warning tells where few draws carry the
+        rare draw may change the score more than all others together. A warning says where few draws carry the
         changes; there, the upper end allows for what no draw has shown, a probability that moves by 1, and is infinity
         for a logit or a value.
 

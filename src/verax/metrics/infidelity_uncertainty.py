@@ -14,7 +14,7 @@ from torch import Tensor
 
 from verax.core import noise
 from verax.core.arguments import checked_count, checked_flag, settle
-from verax.core.shapes import Float, Int
+from verax.core.shapes import Float
 from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.infidelity import Infidelity, reduced
 from verax.metrics.monte_carlo import Moments, cuts
@@ -137,22 +137,17 @@ class InfidelityUncertainty(SampledMetric):
     def _members(self) -> Float[Tensor, "sizes sets samples"]:
         """How often each draw is in each resample; the same resamples for all inputs, whose draws differ."""
         samples, sets = self.infidelity.samples, self.resamples
-        key = noise.input_keys(torch.zeros(1, 1), self.infidelity.seed, "resample")
-        if self.with_replacement:
-            return torch.stack([self._drawn(key, number * sets, size) for number, size in enumerate(self.sizes)])
-        count = torch.tensor([samples])
-        chosen = [
-            noise.subsets(key, number * sets, sets, samples, size, count)[0] for number, size in enumerate(self.sizes)
-        ]
-        return torch.stack(chosen).double()
-
-    def _drawn(self, key: Int[Tensor, " 1"], start: int, size: int) -> Float[Tensor, "sets samples"]:
-        """How often each draw of the pool is among ``size`` drawn with replacement."""
-        samples = self.infidelity.samples
-        # the remainder of 63 random bits: no number of draws is more than 1e-13 likelier than another
-        chosen = (noise.drawn_words(key, start, self.resamples, size)[0] & torch.iinfo(torch.int64).max) % samples
-        counts = torch.zeros(self.resamples, samples, dtype=torch.float64, device=chosen.device)
-        return counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.float64))
+        key, count = noise.input_keys(torch.zeros(1, 1), self.infidelity.seed, "resample"), torch.tensor([samples])
+        members = []
+        for start, size in zip(range(0, sets * len(self.sizes), sets), self.sizes, strict=True):
+            if not self.with_replacement:
+                members.append(noise.subsets(key, start, sets, samples, size, count)[0].double())
+                continue
+            # the remainder of 63 random bits: no number of draws is more than 1e-13 likelier than another
+            chosen = (noise.drawn_words(key, start, sets, size)[0] & torch.iinfo(torch.int64).max) % samples
+            times = torch.zeros(sets, samples, dtype=torch.float64, device=chosen.device)
+            members.append(times.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.float64)))
+        return torch.stack(members)
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,7 +222,7 @@ class UncertaintyResult(Result):
         return {f"sd, {size} draws": column for size, column in zip(self.sizes, columns, strict=True)}
 
     def mean_spreads(self) -> dict[str, Float[Tensor, "k sizes"]]:
-        """How uncertain the mean over inputs is at each number of draws, by the way it was found."""
+        """How uncertain the mean over inputs is at each number of draws, by the way it was computed."""
         analytic = self._analytic().square().sum(1).sqrt() / self.scores.shape[1]
         spreads = {"resampled": self.means.std(-1), "analytic": analytic}
         return spreads if self.repetitions is None else spreads | {"independent": self.repetitions.mean(1).std(-1)}

@@ -107,9 +107,7 @@ class ChainReading:
         self, step: int, fall: Float[Tensor, "*any"] | None, rise: Float[Tensor, "*any"] | None
     ) -> Float[Tensor, "*any"]:
         """What a step adds to the score, before its sign."""
-        parts = []
-        if self.fall is not None and fall is not None:
-            parts.append(self.fall[step - 1] * fall)
+        parts = [] if self.fall is None or fall is None else [self.fall[step - 1] * fall]
         if self.rise is not None and rise is not None:
             parts.append(self.rise[len(self.rise) - step] * rise)
         return parts[0] if len(parts) == 1 else parts[0] + parts[1]

@@ -32,8 +32,8 @@ def exact_extremes(
     Example: two features add 3 and 1 to the score; PC is best where the larger one goes first.
         >>> from verax.metrics import PredictionChange
         >>> reading = ChainReading.of(PredictionChange(), features=2)
-        >>> found = exact_extremes(torch.tensor([[4.0, 1.0, 3.0, 0.0]]), torch.ones(1, 2), reading)
-        >>> round(float(found.best), 3), float(found.worst) == -float(found.best), found.attribution.tolist()
+        >>> limits = exact_extremes(torch.tensor([[4.0, 1.0, 3.0, 0.0]]), torch.ones(1, 2), reading)
+        >>> round(float(limits.best), 3), float(limits.worst) == -float(limits.best), limits.attribution.tolist()
         (1.778, True, [[1.0, 0.5]])
     """
     chains = _Chains(scores.double(), direction.double(), reading)
@@ -156,8 +156,8 @@ def beam_extremes(score: Score, direction: Float[Tensor, "n features"], reading:
         >>> worth = torch.tensor([3.0, 1.0, -2.0])
         >>> from verax.metrics import PredictionChange
         >>> reading = ChainReading.of(PredictionChange(), features=3)
-        >>> found = beam_extremes(lambda removed: -(removed * worth).sum(-1), torch.ones(1, 3), reading, 1)
-        >>> found.attribution.argsort(descending=True).tolist()
+        >>> limits = beam_extremes(lambda removed: -(removed * worth).sum(-1), torch.ones(1, 3), reading, 1)
+        >>> limits.attribution.argsort(descending=True).tolist()
         [[0, 1, 2]]
     """
     best, attribution = _Search(score, direction.double(), reading, width, 1).run()
@@ -220,13 +220,8 @@ class _Search:
         kept = _best_distinct(total, digests, self.width)
         rows, at = torch.arange(inputs, device=kept.device)[:, None], torch.arange(kept.shape[1], device=kept.device)
         parent, feature = kept // feature.shape[2], feature.flatten(1).gather(1, kept)
-        extended = _Partial(
-            gone=chains.gone[rows, parent],
-            scores=chains.scores[rows, parent],
-            total=total.gather(1, kept),
-            place=chains.place[rows, parent],
-            mark=chains.mark[rows, parent],
-        )
+        parents = {name: values[rows, parent] for name, values in vars(chains).items()}
+        extended = _Partial(**parents | {"total": total.gather(1, kept)})
         extended.gone[rows, at, side, feature] = True
         extended.scores[:, :, side] = scores.flatten(1, 2)[rows, kept]
         extended.place[rows, at, feature] = float(size if side == 0 else features - 1 - size)

@@ -1,6 +1,5 @@
 """What limits give back: the best and the worst score possible for each input, and an attribution that attains it."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,10 +8,9 @@ import torch
 from torch import Tensor
 
 from verax.core.arguments import checked_choice
-from verax.core.display import Shown, TextTable, cost, counted, significant
-from verax.core.files import save_as
+from verax.core.display import TextTable, cost, counted, significant
 from verax.core.shapes import Float, Int
-from verax.metrics.result import Context, Result
+from verax.metrics.result import Context, Result, Saved, save_numbers
 from verax.statistics.intervals import LEVEL, Estimate, estimates, ratios_of_means
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ Zero = Literal["chance", "worst"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Limits(Shown):
+class Limits(Saved):
     """How well attributions of each input could score. Arrays are of the inputs' kind.
 
     Where there are too many inputs for the model rows of the call, some were drawn at random; all others have NaN.
@@ -34,7 +32,7 @@ class Limits(Shown):
             attribution attains ``best`` and another might be better, and the same of ``worst``. ``evaluate`` moves them
             to what the attributions of the call attain. In signed order a feature whose elements cancel out but for
             rounding is taken for 0.
-        method: How they were found, in words.
+        method: How they were computed, in words.
         best_scores: The best score of each input: the lowest, where lower is better.
         worst_scores: The worst.
         random: The mean score of random attributions; NaN where it is not known.
@@ -90,7 +88,7 @@ class Limits(Shown):
 
     @property
     def inputs(self) -> list[int]:
-        """Numbers of the inputs whose limits were found."""
+        """Numbers of the inputs whose limits are known."""
         places: list[int] = self._known().tolist()
         return places
 
@@ -171,25 +169,15 @@ class Limits(Shown):
         """
         if self.exact:
             return self
-        seen = scores.to(self.best_scores)
-        every = torch.stack((self.best_scores, self.worst_scores, *seen))
-        best, worst = every.amax(0), every.amin(0)
-        if not self.metric.higher_is_better:
-            best, worst = worst, best
-        return replace(self, best_scores=best, worst_scores=worst)
+        every = torch.stack((self.best_scores, self.worst_scores, *scores.to(self.best_scores)))
+        ends = (every.amax(0), every.amin(0))[:: 1 if self.metric.higher_is_better else -1]
+        return replace(self, best_scores=ends[0], worst_scores=ends[1])
 
     def to_frame(self) -> "pl.DataFrame":
         """One row per input with its limits, as a polars data frame: ``input``, ``target``, ``pc_best``, and so on."""
         return limits_frame({self.metric.name: self})
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the limits: the ending of the path says how.
-
-        Args:
-            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
-                with their means.
-        """
-        save_as(path, self.to_frame, lambda: self._table().page())
+    save = save_numbers
 
     def _pack(self, values: Tensor) -> Any:
         return self.context.layout.pack(values[None])
@@ -205,7 +193,7 @@ class Limits(Shown):
         return _table({self.metric.label: self})
 
 
-class LimitsByMetric(Shown, dict[str, Limits]):
+class LimitsByMetric(Saved, dict[str, Limits]):
     """Limits by metric name; shown as a table.
 
     Args:
@@ -219,14 +207,7 @@ class LimitsByMetric(Shown, dict[str, Limits]):
         """One row per input with the limits of all metrics, as a polars data frame."""
         return limits_frame(self)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the limits: the ending of the path says how.
-
-        Args:
-            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
-                with their means.
-        """
-        save_as(path, self.to_frame, lambda: self._table().page())
+    save = save_numbers
 
     def _table(self) -> TextTable:
         return _table(self)

@@ -1,18 +1,18 @@
 """Metrics that compare predicted with actual effects of random draws: sums over draws, settings, results."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from verax.core.arguments import checked_count, checked_seed, settle
+from verax.core.arguments import settle
 from verax.core.blocks import pieces
 from verax.core.shapes import Float
 from verax.metrics.base import Kind, SampledMetric
 from verax.metrics.result import Context, Result
-from verax.perturbation.sampled import Draws, Effect, Effects, Gathered, Perturbation, checked_sigma
+from verax.perturbation.sampled import Draws, Effect, Effects, Gathered, Perturbation
 
 _CACHED = 1 << 19  # float64 numbers, four megabytes
 
@@ -70,6 +70,19 @@ def tiles(effects: Effects) -> Iterator[Tile]:
         yield Tile(which, rows, predicted, spare, Moments(pp, ps, squares[which, rows]))
 
 
+def reduced_by_tile(
+    effects: Effects, reduce: Callable[[Tile], dict[str, Float[Tensor, "k b"]]]
+) -> dict[str, Float[Tensor, "k b"]]:
+    """The sums over the draws of some inputs, and what else each tile is reduced to."""
+    results: dict[str, Tensor] = {}
+    for tile in tiles(effects):
+        for name, values in (vars(tile.moments) | reduce(tile)).items():
+            if name not in results:
+                results[name] = effects.actual.new_empty(effects.predicted.shape[:2], dtype=torch.float64)
+            results[name][tile.which, tile.rows] = values
+    return results
+
+
 def cuts(predicted: Float[Tensor, "k b samples"]) -> Iterator[tuple[slice, slice]]:
     """Cut attributions and inputs so that the passes over a tile find it in a cache; a GPU takes all at once."""
     k, b, samples = predicted.shape
@@ -84,16 +97,7 @@ FEW = 20  # draws: below, scores are too uncertain to go without a warning
 
 
 class EffectMetric(SampledMetric):
-    """A metric of one set of draws, whose settings are among its fields. Equal settings share their model rows.
-
-    Attributes:
-        sigma: Standard deviation of Gaussian noise: a number, one per element of a row, or ``"std"``.
-        subset: Features perturbed in each draw; ``None`` for all (of a replacement: a random share).
-        samples: Draws per input, shared by all attributions.
-        seed: Same seed, same draws.
-        perturbation: ``"gaussian"`` or ``"baseline"``.
-        effect: ``"dot"`` or ``"sum"``; ``None`` is ``"dot"`` for noise and ``"sum"`` for replacement.
-    """
+    """A metric of one set of draws, whose settings are among its fields. Equal settings share their model rows."""
 
     sigma: Any
     subset: int | None
@@ -103,14 +107,8 @@ class EffectMetric(SampledMetric):
     effect: Effect | None
 
     def __post_init__(self) -> None:
-        settle(
-            self,
-            sigma=checked_sigma(self.sigma),
-            subset=None if self.subset is None else checked_count("subset", self.subset),
-            samples=checked_count("samples", self.samples),
-            seed=checked_seed(self.seed),
-        )
-        _ = self.draws  # checks the rest
+        draws = self.draws  # which checks them
+        settle(self, sigma=draws.sigma, subset=draws.subset, samples=draws.samples, seed=draws.seed)
 
     @property
     def kind(self) -> Kind:
@@ -119,7 +117,6 @@ class EffectMetric(SampledMetric):
 
     @property
     def draws(self) -> Draws:
-        """The random perturbations that this metric reads."""
         effect = self.effect or ("dot" if self.perturbation == "gaussian" else "sum")
         return Draws(self.perturbation, self.sigma, self.subset, self.samples, self.seed, effect)
 

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from verax.core.arguments import checked_choice, checked_positive, settle
 from verax.metrics.base import Kind
-from verax.metrics.weighted_area import Curve, DirectedArea, Reading, Steps, WeightedArea, checked_steps
+from verax.metrics.weighted_area import Curve, DirectedArea, Reading, Steps, WeightedArea
 from verax.perturbation.block import Order
 from verax.perturbation.removed_sets import Area, Experiment, Rule
-from verax.problem.replacement import Nudge, Replacement, checked_replacement
+from verax.problem.replacement import Nudge, Replacement
 
 _PAPER = (
     "Iselborn, Dembinsky, Lucieri, Dengel: The Directed Prediction Change - Efficient and Trustworthy Fidelity "
@@ -65,19 +65,14 @@ class PredictionChange(WeightedArea):
 
     def __post_init__(self) -> None:
         checked_choice("order", self.order, ("signed", "magnitude"))
-        checked_choice("curve", self.curve, ("cumulative", "increments"))
-        checked_choice("area", self.area, ("between", "morf"))
-        checked_replacement(self.replacement)
-        settle(self, steps=checked_steps(self.steps), tolerance=checked_positive("tolerance", self.tolerance))
+        super().__post_init__()
 
     @property
     def experiment(self) -> Experiment:
-        """The guided experiment whose scores this metric reads."""
         return self.in_steps(self.order, "sum", self.area, self.replacement, self.tolerance)
 
     @property
     def known_limitations(self) -> str:
-        """What it is blind to, a sentence."""
         if self.order == "magnitude":
             return "It gives an attribution and its negation the same score: only sizes order the features."
         return BLIND_TO_A_CONSTANT
@@ -91,7 +86,7 @@ class DirectedPredictionChange(DirectedArea):
     removes and ``D_t`` that of ``x - baseline`` over the same features; the value is the weighted area between the
     curves ``C_t = C_{t-1} + DPC_t``, least and most relevant features first. Rates local attributions.
 
-    Where it is computed: ranks in ``perturbation/order.py`` (``removal_order``); cut points there too (``cut_points``);
+    Where it is computed: ranks in ``perturbation/block.py`` (``removal_order``); cut points there too (``cut_points``);
     curves in ``perturbation/guided.py`` (``guided_scores``); signs in ``perturbation/removed_sets.py``
     (``RemovedSets.signs``), put on the steps in ``metrics/weighted_area.py``
     (``DirectedArea.changes``); the area in ``metrics/areas.py`` (``weighted_abpc``).
@@ -106,7 +101,7 @@ class DirectedPredictionChange(DirectedArea):
             rule was stated first, ``docs/results/reading-search.md``) removes by signed attribution and multiplies
             with ``|sign(A_t)| sign(D_t)``, sharing every model evaluation with PC; ``"magnitude"`` removes by size and
             multiplies with ``sign(A_t) sign(D_t)``; ``"literal"`` removes by signed attribution and multiplies with
-            both signs: for audits only, it cannot tell ``a`` from ``-a``.
+            both signs: for audits only, it cannot distinguish ``a`` from ``-a``.
         steps: Number of perturbation steps, or ``"adaptive"``: the score at one feature per step is estimated, in steps
             that are refined where curves bend or directions conflict, until its error is below ``tolerance``; results
             then have ``error`` and ``steps_used``. All rules are equal then, except
@@ -129,8 +124,8 @@ class DirectedPredictionChange(DirectedArea):
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
         >>> gradient = model.weight[1].expand(8, 4)
         >>> problem = verax.Problem(model, x, target=1)
-        >>> found = verax.evaluate(problem, gradient, ["dpc", "pc"])
-        >>> found.rows == found["pc"].rows  # one experiment serves both
+        >>> results = verax.evaluate(problem, gradient, ["dpc", "pc"])
+        >>> results.rows == results["pc"].rows  # one experiment serves both
         True
     """
 
@@ -149,30 +144,24 @@ class DirectedPredictionChange(DirectedArea):
 
     def __post_init__(self) -> None:
         checked_choice("order", self.order, ("magnitude", "signed", "literal"))
-        checked_choice("curve", self.curve, ("cumulative", "increments"))
         checked_choice("rule", self.rule, ("sum", "dot", "coherent"))
-        checked_choice("area", self.area, ("between", "morf"))
-        checked_replacement(self.replacement)
         if self.order == "literal" and self.rule != "sum":
             raise ValueError(f'rule: the literal reading has the paper\'s rule "sum" alone, got {self.rule!r}.')
-        settle(self, steps=checked_steps(self.steps), tolerance=checked_positive("tolerance", self.tolerance))
+        super().__post_init__()
 
     @property
     def experiment(self) -> Experiment:
-        """The guided experiment whose scores this metric reads."""
         order: Order = "magnitude" if self.order == "magnitude" else "signed"
         return self.in_steps(order, self.rule, self.area, self.replacement, self.tolerance)
 
     @property
     def reading(self) -> Reading:
-        """How features are ordered, and where the sign of an attribution counts."""
         return self.order
 
     @property
     def known_limitations(self) -> str:
-        """What it is blind to, a sentence."""
         if self.order == "literal":
-            return "It cannot tell an attribution from its negation."
+            return "It cannot distinguish an attribution from its negation."
         if self.order == "signed":
             return f"{BLIND_TO_A_CONSTANT} {PREFERS_FAR_FEATURES}"
         if self.area == "between":
@@ -210,7 +199,7 @@ class LocalPredictionChange(DirectedArea):
     Epsilon is taken as it is, however many elements a step moves: k of them go ``epsilon * sqrt(k)`` far together, and
     the end of the curve, where all d are nudged, is ``epsilon * sqrt(d)`` away (0.08 for 8 x 8 pixels at 0.01, 3.9 for
     224 x 224 in three channels: no longer local). Nothing warns of it, since only the model knows how far it is
-    straight, and asking it takes rows of its own. To ask, halve epsilon: where the nudges are local,
+    straight, and to measure it takes further rows. To check, halve epsilon: where the nudges are local,
     ``value / epsilon`` stays. Where it does not, let epsilon shrink with the square root of the elements.
 
     Example: the gradient of a linear model is above any other order of features and above its own negation.
@@ -218,13 +207,13 @@ class LocalPredictionChange(DirectedArea):
         >>> model, x = torch.nn.Linear(6, 2, dtype=torch.float64), torch.randn(9, 6, dtype=torch.float64)
         >>> gradient = (model.weight[1] - model.weight[0]).expand(9, 6)
         >>> problem = verax.Problem(model, x, target=1)
-        >>> found = verax.evaluate(problem, {"gradient": gradient, "inverse": -1 / gradient}, ["lpc"])
-        >>> value = found["lpc"].value
-        >>> bool((value["gradient"] > value["inverse"]).all()), found.rows
+        >>> results = verax.evaluate(problem, {"gradient": gradient, "inverse": -1 / gradient}, ["lpc"])
+        >>> value = results["lpc"].value
+        >>> bool((value["gradient"] > value["inverse"]).all()), results.rows
         (True, 108)
         >>> sizes = {str(epsilon): LocalPredictionChange(epsilon=epsilon) for epsilon in (0.01, 0.005)}
-        >>> found = verax.evaluate(verax.Problem(model, x, target=1), gradient, sizes)  # is 0.01 local?
-        >>> means = [found[name].value.mean() / float(name) for name in sizes]
+        >>> results = verax.evaluate(verax.Problem(model, x, target=1), gradient, sizes)  # is 0.01 local?
+        >>> means = [results[name].value.mean() / float(name) for name in sizes]
         >>> bool((means[0] / means[1] - 1).abs() < 0.01)
         True
     """
@@ -240,10 +229,9 @@ class LocalPredictionChange(DirectedArea):
     reading: ClassVar[Reading] = "magnitude"
 
     def __post_init__(self) -> None:
-        checked = {name: checked_positive(name, getattr(self, name)) for name in ("epsilon", "tolerance")}
-        settle(self, steps=checked_steps(self.steps), **checked)
+        settle(self, epsilon=checked_positive("epsilon", self.epsilon))
+        super().__post_init__()
 
     @property
     def experiment(self) -> Experiment:
-        """The guided experiment whose scores this metric reads."""
         return self.in_steps("magnitude", "coherent", "morf", Nudge(self.epsilon), self.tolerance * self.epsilon)

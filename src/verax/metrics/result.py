@@ -62,8 +62,25 @@ class Context:
         return self.about.line(self.class_counts)
 
 
+def save_numbers(self: Any, path: str | os.PathLike[str]) -> None:
+    """Write the numbers, or a page about them: the ending of the path says which.
+
+    Args:
+        path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is one page that
+            needs no network, with the table and, for scores, charts and what each metric asks.
+    """
+    save_as(path, self.to_frame, self._page)
+
+
+class Saved(Shown):
+    """What is shown as its table, and saved by ``save = save_numbers``."""
+
+    def _page(self) -> str:
+        return self._table().page()
+
+
 @dataclass(frozen=True, repr=False)
-class Result(Shown):
+class Result(Saved):
     """Scores of a metric. Arrays have the form of the attributions: one, a stack, or a dict by name.
 
     Attributes:
@@ -160,14 +177,7 @@ class Result(Shown):
         """
         return score_frame({self.metric.name: self})
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the scores, or a page about them: the ending of the path says which.
-
-        Args:
-            path: Where to. ``.parquet``, ``.csv`` and ``.json`` hold the rows of ``to_frame()``; ``.html`` is a page
-                with table, charts and what the metric asks.
-        """
-        save_as(path, self.to_frame, self._page)
+    save = save_numbers
 
     def with_notes(self, notes: tuple[str, ...]) -> "Result":
         """The same with sentences to read below its numbers."""
@@ -234,7 +244,7 @@ class GuidedResult(Result):
         NaN where nothing can be better than chance, or where no limit is known. Where limits are bounds, scores on the
         true scale are at most that. ``limits.normalised(scores, zero="worst")`` has 0 for the worst possible (NAOPC).
         """
-        return self._pack(self._asked_limits().normalised(self.scores))
+        return self._pack(self._known_limits().normalised(self.scores))
 
     def shares(self, level: float = LEVEL) -> list[Estimate]:
         """For each attribution, the part of what is possible that its mean attains, with an interval over inputs.
@@ -242,9 +252,9 @@ class GuidedResult(Result):
         Args:
             level: Coverage of the intervals.
         """
-        return self._asked_limits().shares(self.scores, level)
+        return self._known_limits().shares(self.scores, level)
 
-    def _asked_limits(self) -> "Limits":
+    def _known_limits(self) -> "Limits":
         if self.limits is None:
             raise ValueError("limits: they are not known yet; call verax.evaluate(...).with_limits().")
         return self.limits
@@ -255,7 +265,7 @@ class GuidedResult(Result):
 
     @property
     def steps(self) -> int:
-        """Steps taken: as asked, or one per feature where there are fewer features."""
+        """Steps taken: as set, or one per feature where there are fewer features."""
         return self.guided.curves.shape[-1] - 1
 
     @property

@@ -32,8 +32,8 @@ class SensitivityN(SampledMetric):
         >>> model, x = torch.nn.Linear(4, 2), torch.randn(8, 4)
         >>> exact = x * model.weight[1]  # contributions to the logit of class 1
         >>> problem = verax.Problem(model, x, target=1, output="logit")
-        >>> found = verax.evaluate(problem, exact, [SensitivityN(sizes=(1, 3))])
-        >>> bool(found["sensitivity_n"].value.max() < 1e-5)
+        >>> results = verax.evaluate(problem, exact, [SensitivityN(sizes=(1, 3))])
+        >>> bool(results["sensitivity_n"].value.max() < 1e-5)
         True
     """
 

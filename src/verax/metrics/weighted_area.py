@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from verax.core.arguments import checked_count
+from verax.core.arguments import checked_choice, checked_count, checked_positive, settle
 from verax.core.blocks import pieces
 from verax.core.shapes import Bool, Float
 from verax.core.warn import warn
@@ -20,14 +20,16 @@ from verax.perturbation.adaptive_curves import ONE_EACH, AdaptiveExperiment, Sig
 from verax.perturbation.block import Order
 from verax.perturbation.guided import GuidedScores
 from verax.perturbation.removed_sets import Area, Experiment, Rule
+from verax.perturbation.sampled import all_categories
 from verax.problem.attributed import Attributed
-from verax.problem.replacement import Replacement
+from verax.problem.replacement import Replacement, checked_replacement
 from verax.statistics.anytime import ScoreRange
 
 Curve = Literal["cumulative", "increments"]
 Reading = Literal["magnitude", "signed", "literal"]
 Steps = int | Literal["adaptive"]
 AnyScores = GuidedScores | AdaptiveScores
+_CHOICES = {"curve": ("cumulative", "increments"), "area": ("between", "morf")}  # of settings that not all have
 _MANY_MIXED = 0.1  # of all steps: a few that hold two features move a score by less than its standard error
 _TOGETHER = 1 << 18  # points of curves that are reduced at once
 
@@ -42,10 +44,12 @@ class WeightedArea(GuidedMetric):
     tolerance: float
     higher_is_better: ClassVar[bool] = True
 
-    @property
-    @abstractmethod
-    def experiment(self) -> Experiment:
-        """The guided experiment whose scores this metric reads."""
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if hasattr(self, name):
+                checked_choice(name, getattr(self, name), choices)
+        checked_replacement(getattr(self, "replacement", None))
+        settle(self, steps=checked_steps(self.steps), tolerance=checked_positive("tolerance", self.tolerance))
 
     @property
     def form(self) -> Curve:
@@ -127,8 +131,9 @@ class WeightedArea(GuidedMetric):
 
     def result(self, scores: AnyScores, context: Context) -> "PredictionChangeResult":
         """The result of all inputs, with its curves and further areas."""
-        kind = AdaptiveResult if isinstance(scores, AdaptiveScores) else PredictionChangeResult
-        return kind(self, context, self.reduce(scores), scores)
+        if isinstance(scores, AdaptiveScores):
+            return AdaptiveResult(self, context, self.reduce(scores), scores)
+        return PredictionChangeResult(self, context, self.reduce(scores), scores)
 
 
 class DirectedArea(WeightedArea):
@@ -143,7 +148,6 @@ class DirectedArea(WeightedArea):
 
     @property
     def signing(self) -> Signing:
-        """The sign put on the change of each feature."""
         return self.reading
 
     @property
@@ -154,32 +158,30 @@ class DirectedArea(WeightedArea):
     def unsupported_reason(self, problem: Attributed) -> str:
         """What has no direction: codes, and features that become what the others make of them."""
         moves = self.experiment.replacement or problem.replacement
+        _, gaps = _undirected(problem).values()
+        why = ""
         if moves.setwise:
-            return (
-                f"{self.name}: with {type(moves).__name__} what a feature becomes depends on what else goes, so it has "
-                f"no direction (x - baseline) for {self.label} to follow; use PC, or another replacement."
+            why = (
+                f"with {type(moves).__name__} what a feature becomes depends on what else goes, so it has no direction "
+                f"(x - baseline) for {self.label} to follow; use PC, or another replacement."
             )
-        if problem.given.codes is not None and bool(problem.given.codes.all()):
-            return (
-                f"{self.name}: categorical inputs have no direction (x - baseline), so {self.label} would be "
-                "0; use PC, or, for tokens, explain their embeddings."
+        elif all_categories(problem.given):
+            why = (
+                f"categorical inputs have no direction (x - baseline), so {self.label} would be 0; use PC, or, for "
+                "tokens, explain their embeddings."
             )
-        if (gaps := _become_missing(problem)) is not None and bool(gaps.all()):
-            return (
-                f"{self.name}: baselines: all are NaN, which is in no direction (x - baseline), so {self.label} would "
-                "be 0; use PC, or other baselines."
+        elif gaps is not None and bool(gaps.all()):
+            why = (
+                f"baselines: all are NaN, which is in no direction (x - baseline), so {self.label} would be 0; use PC, "
+                "or other baselines."
             )
-        return ""
+        return why and f"{self.name}: {why}"
 
     def check(self, problem: Attributed) -> None:
         """Say which features count 0, because categories and what is missing have no direction."""
         super().check(problem)
-        why = {
-            "are categorical and have no direction": problem.given.codes,
-            "become NaN, which is in no direction": _become_missing(problem),
-        }
         names = problem.given.names or tuple(map(str, range(problem.features.most)))
-        for what, elements in why.items():
+        for what, elements in _undirected(problem).items():
             if elements is not None and bool(elements.any()):
                 features = problem.features.reduce(elements[None].double(), slice(0, 1))[0].nonzero()[:, 0].tolist()
                 listed = ", ".join(names[feature] for feature in features)
@@ -204,9 +206,12 @@ class DirectedArea(WeightedArea):
         return sign.to(curves) * direction * curves.diff(dim=-1)
 
 
-def _become_missing(problem: Attributed) -> Bool[Tensor, "*shape"] | None:
-    """Which elements of a row are NaN when they are removed, whatever the input; None where none can be."""
-    return problem.baselines.isnan().all(0) if problem.given.missing else None
+def _undirected(problem: Attributed) -> dict[str, Bool[Tensor, "*shape"] | None]:
+    """Which elements of a row have no direction, and why: categories, and those that become NaN whatever the input."""
+    return {
+        "are categorical and have no direction": problem.given.codes,
+        "become NaN, which is in no direction": problem.baselines.isnan().all(0) if problem.given.missing else None,
+    }
 
 
 @dataclass(frozen=True, repr=False)
@@ -266,7 +271,6 @@ class PredictionChangeResult(GuidedResult):
 
     @property
     def curve_name(self) -> str:
-        """What the curves show, as the title of an axis."""
         score = self.context.score
         directed = f"directed {score}" if isinstance(self.metric, DirectedArea) else score
         return f"change of the {directed}" if self.metric.form == "increments" else directed
@@ -291,6 +295,8 @@ class AdaptiveResult(PredictionChangeResult):
     Curves, and the areas under them, are shown in 20 steps, interpolated between the points that were scored.
     """
 
+    guided: AdaptiveScores
+
     @property
     def error(self) -> Any:
         """How far ``value`` may be from the score at one feature per step; 0 where every feature had its own step.
@@ -303,20 +309,15 @@ class AdaptiveResult(PredictionChangeResult):
         A curve that is level at every point that was scored gets an error of 0, whatever it does between them. For
         such models take one feature per step (``steps`` of at least the number of features).
         """
-        return self._pack(self._adaptive.error.clone())
+        return self._pack(self.guided.error.clone())
 
     @property
     def steps_used(self) -> Any:
         """Steps of each input's curves, of the one that took more of them."""
-        return self._pack(self._adaptive.steps_used.clone())
-
-    @property
-    def _adaptive(self) -> AdaptiveScores:
-        scores: Any = self.guided
-        return scores  # type: ignore[no-any-return]
+        return self._pack(self.guided.steps_used.clone())
 
     def _columns(self) -> dict[str, Float[Tensor, "k n"]]:
-        return super()._columns() | {"_error": self._adaptive.error}
+        return super()._columns() | {"_error": self.guided.error}
 
 
 def checked_steps(steps: Any) -> Steps:

@@ -34,6 +34,7 @@ from verax.perturbation.adaptive_curves import (
 from verax.perturbation.block import cut_points, joint_blocks, load
 from verax.perturbation.guided import everything_replaced
 from verax.perturbation.removed_sets import Experiment
+from verax.perturbation.sampled import put_block
 from verax.perturbation.set_scores import SetScoreCache
 from verax.problem.attributed import Task
 from verax.scoring.session import Session
@@ -65,19 +66,22 @@ def adaptive_scores(
     session: Session, task: Task, experiments: Sequence[AdaptiveExperiment]
 ) -> dict[Experiment, AdaptiveScores]:
     """Run adaptive experiments on all attributions; those with the same replacement share model rows."""
-    results = {experiment: _empty_result(task, experiment, session.device) for experiment in experiments}
+    results: dict[AdaptiveExperiment, dict[str, Tensor]] = {experiment: {} for experiment in experiments}
     for replacement in dict.fromkeys(experiment.replacement for experiment in experiments):
         alike = {experiment: result for experiment, result in results.items() if experiment.replacement == replacement}
         _same_replacement(session, replace(task, replacement=replacement), alike)
     session.settle()
-    home = task.problem.inputs.device
+    problem = task.problem
+    home, points = problem.inputs.device, problem.features.counts(slice(None)).clamp(max=SHOWN) + 1
     return {
-        experiment: AdaptiveScores(*(held.to(home) for held in vars(result).values()))
-        for experiment, result in results.items()
+        experiment: AdaptiveScores(
+            **{name: values.to(home) for name, values in held.items()}, points=points.to(home).expand(len(problem))
+        )
+        for experiment, held in results.items()
     }
 
 
-def _same_replacement(session: Session, task: Task, results: dict[AdaptiveExperiment, AdaptiveScores]) -> None:
+def _same_replacement(session: Session, task: Task, results: dict[AdaptiveExperiment, dict[str, Tensor]]) -> None:
     replaced = everything_replaced(session, task)
     predicted = any(experiment.rule != "sum" for experiment in results)
     stretch = session.chunk_size(task.problem.inputs)
@@ -85,10 +89,10 @@ def _same_replacement(session: Session, task: Task, results: dict[AdaptiveExperi
         known = SetScoreCache(session, task, rows, replaced[rows])
         for which in parts:
             block = load(session, task, rows, which, predicted)
-            for experiment, result in results.items():
+            for experiment, held in results.items():
                 lines = CurveLines(block, known, experiment)
-                intervals, error = _refined(lines, experiment.tolerance)
-                _store(result, lines, intervals, error)
+                measured = _measured(lines, *_refined(lines, experiment.tolerance), task.problem.layout.dtype)
+                put_block(held, (len(task.problem.attributions), len(task.problem)), which, rows, measured)
 
 
 def _refined(lines: CurveLines, tolerance: float) -> tuple[Intervals, Float[Tensor, " pairs"]]:
@@ -113,8 +117,7 @@ def _refined(lines: CurveLines, tolerance: float) -> tuple[Intervals, Float[Tens
 def _pieces(lines: CurveLines, whole: Intervals, excess: Float[Tensor, " m"]) -> Int[Tensor, " m"]:
     """Into how many pieces to cut intervals, by how many times their doubt is too large.
 
-    Two of one kind. Several kinds depend on each other less by the square of the number, and to go there at once saves
-    the rows of parting what would be cut again. Long intervals that are not parted may need that alone.
+    Several kinds depend on each other less by the square of the number. Long unparted intervals may need parting alone.
     """
     mixed = several_kinds(lines, whole.line, whole.low, whole.high)
     number = torch.where(mixed, excess.sqrt().ceil().clamp(min=2), 2.0)
@@ -150,9 +153,8 @@ def _typical_squares(lines: CurveLines, intervals: Intervals) -> Float[Tensor, "
 def _stairs(lines: CurveLines, intervals: Intervals, typical: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
     """Variance of the change of one feature if curves are stairs: their squared height, by how often they come.
 
-    Where all points nearby are level, nothing tells of two stairs between them that cancel out, except those elsewhere
-    on the curves of the pair. The squared height is a geometric mean: where a curve comes to rest little by little, as
-    that of a network that is sure, it is small. And a curve has stairs as far as parts of it are level.
+    Where all points nearby are level, only stairs elsewhere show that two between them may cancel out. The height is a
+    geometric mean, which is small where a curve comes to rest little by little.
     """
     moved = intervals.parted & (intervals.squares > _ROUNDING * typical)
     counted = (moved, (intervals.parted & ~moved) * intervals.length, intervals.parted * intervals.length)
@@ -166,9 +168,7 @@ def _stairs(lines: CurveLines, intervals: Intervals, typical: Float[Tensor, " m"
 def _variance(intervals: Intervals, change: Float[Tensor, " m"], typical: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
     """Variance of the change of one feature: the roughness nearby, drawn towards what is typical of the input.
 
-    Intervals that are left are those whose roughness came out small, by chance among others, and the fewer are left the
-    more so. Along a curve it varies by orders of magnitude, so that it is drawn by its geometric mean with the typical
-    square: where a curve is flat it stays small.
+    Intervals that are left came out smooth, by chance among others. A geometric mean stays small where a curve is flat.
     """
     local = _roughness(intervals, change)
     return local + _TOWARDS * (local * typical).sqrt()
@@ -177,8 +177,7 @@ def _variance(intervals: Intervals, change: Float[Tensor, " m"], typical: Float[
 def _roughness(intervals: Intervals, change: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
     """How much the slopes of neighbouring intervals differ, as the variance of the change of one feature.
 
-    The difference of two slopes varies with ``1 / length + 1 / length`` of them. Of the two differences to the left and
-    the two to the right the largest is taken: one alone is small by chance too often.
+    The largest of two differences to each side: one alone is small by chance too often.
     """
     length = intervals.length.double()
     slope, same = change / length, intervals.line.diff() == 0
@@ -202,28 +201,32 @@ def _per_pair(lines: CurveLines, intervals: Intervals, values: Float[Tensor, " m
     return total.index_add(0, intervals.line // lines.curves, values)
 
 
-def _store(result: AdaptiveScores, lines: CurveLines, intervals: Intervals, error: Float[Tensor, " pairs"]) -> None:
+def _measured(
+    lines: CurveLines, intervals: Intervals, error: Float[Tensor, " pairs"], dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """What the intervals of a block's lines say of each of its attributions and inputs."""
     block = lines.block
     shape = block.attributions.shape[:2]
     sign = torch.tensor((-1.0, 1.0), device=error.device, dtype=error.dtype)[intervals.line % lines.curves]
     steps = torch.zeros(len(lines.counts), dtype=torch.int64, device=error.device)
     steps.index_add_(0, intervals.line, torch.ones_like(intervals.line))
-    result.value[block.which, block.rows] = (
-        _per_pair(lines, intervals, sign * intervals.value).reshape(shape).to(result.value)
-    )
-    result.error[block.which, block.rows] = error.reshape(shape).to(result.error)
-    result.steps_used[block.which, block.rows] = steps.reshape(*shape, lines.curves).amax(-1)
+    value = _per_pair(lines, intervals, sign * intervals.value)
     grid = send(cut_points(block.counts, SHOWN, block.attributions.shape[-1]), error.device)
     at = grid.expand(shape[1], -1)[lines.rows]
     first = (intervals.low == 0).nonzero()[:, 0][intervals.line]  # where the line of each begins
     total = intervals.change.cumsum(0) - intervals.change
     directed = intervals.start[first] + (total - total[first])
-    for curves, start, change in (
-        (result.curves, intervals.start, intervals.stop - intervals.start),
-        (result.directed, directed, intervals.change),
-    ):
-        drawn = _interpolated(intervals, start, change, at)
-        curves[block.which, block.rows] = drawn.reshape(*shape, lines.curves, -1).to(curves)
+    curves = [
+        _interpolated(intervals, start, change, at).reshape(*shape, lines.curves, -1).to(dtype)
+        for start, change in ((intervals.start, intervals.stop - intervals.start), (directed, intervals.change))
+    ]
+    return {
+        "curves": curves[0],
+        "directed": curves[1],
+        "value": value.reshape(shape).to(dtype),
+        "error": error.reshape(shape).to(dtype),
+        "steps_used": steps.reshape(*shape, lines.curves).amax(-1),
+    }
 
 
 def _interpolated(
@@ -236,15 +239,3 @@ def _interpolated(
     which = torch.searchsorted(ends, line * width + at)
     part = (at - intervals.low[which]).double() / intervals.length[which]
     return start[which] + part * change[which]
-
-
-def _empty_result(task: Task, experiment: AdaptiveExperiment, device: torch.device) -> AdaptiveScores:
-    problem = task.problem
-    k, n = len(problem.attributions), len(problem)
-    curves = torch.empty(
-        (k, n, experiment.curves, min(SHOWN, problem.features.most) + 1), dtype=problem.layout.dtype, device=device
-    )
-    points = send(problem.features.counts(slice(None)).clamp(max=SHOWN) + 1, device).expand(n)
-    steps = torch.empty((k, n), dtype=torch.int64, device=device)
-    value, error = (torch.empty((k, n), dtype=problem.layout.dtype, device=device) for _ in range(2))
-    return AdaptiveScores(curves, torch.empty_like(curves), points, value, error, steps)

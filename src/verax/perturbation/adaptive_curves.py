@@ -47,24 +47,11 @@ class Sets:
 
 
 class CurveLines:
-    """The lines of one experiment on one block, numbered by attribution, input and curve.
-
-    Args:
-        block: Inputs and attributions.
-        known: Scores of these inputs' removed sets.
-        experiment: Order, curves, signs and weights.
-
-    Attributes:
-        curves: How many an attribution of an input has; MoRF is the first.
-        rows: The input of each line, within the block.
-        counts: The number of its features.
-        numbers: How many of its first features are of each kind, ``(lines, kinds, features + 1)``.
-        weights: What they count in a weighted area, summed up.
-        squares: The same, squared first.
-    """
+    """The lines of one experiment on one block, numbered by attribution, input and curve."""
 
     def __init__(self, block: Block, known: SetScoreCache, experiment: AdaptiveExperiment) -> None:
-        self.block, self.known, self.curves = block, known, experiment.curves
+        self.block, self.known = block, known
+        self.curves = experiment.curves  # of an attribution of an input; MoRF is the first
         device = block.attributions.device
         k, b, features = block.attributions.shape
         counts = send(block.counts, device)
@@ -74,14 +61,15 @@ class CurveLines:
         back = torch.where(place < counts[:, None], counts[:, None] - 1 - place, place).expand(sequence.shape)
         self.sequence = torch.stack((sequence, sequence.gather(-1, back))[: self.curves], dim=2).flatten(0, 2)
         self.places = ranks(self.sequence)
-        self.rows = torch.arange(b, device=device)[None, :, None].expand(k, b, self.curves).flatten()
-        self.counts = counts.expand(b)[self.rows]
+        self.rows = torch.arange(b, device=device)[None, :, None].expand(k, b, self.curves).flatten()  # in the block
+        self.counts = counts.expand(b)[self.rows]  # features of each line
         signs = _feature_signs(block, experiment).expand(sequence.shape).flatten(0, 1)
         self.kinds = torch.where(signs > 0, 0, torch.where(signs < 0, 1, 2))
         of_line = self.kinds.repeat_interleave(self.curves, dim=0).gather(-1, self.sequence)
         kinds = of_line[:, None] == torch.arange(_KINDS, device=device)[:, None]
         weights = change_weights(counts, features, experiment.form).expand(b, -1)[self.rows]
         words = known.words.expand(b, -1)[self.rows].gather(-1, self.sequence)
+        # of the first features of a line, kind by kind: their number, and what they count in a weighted area
         self.numbers = sums_before(kinds.to(torch.int32))
         self.weights = sums_before(kinds * weights[:, None])
         self.squares = sums_before(kinds * weights[:, None] ** 2)
@@ -92,14 +80,13 @@ class CurveLines:
         return (sums[line, :, high] - sums[line, :, low]).double()
 
     def score(self, sets: Sets) -> Float[Tensor, " m"]:
-        """Scores of removed sets, asking the model for those that are not known."""
+        """Scores of removed sets; the model is run on those that are not known."""
         before, up_to = (self.digests[sets.line, :, at] for at in (sets.low, sets.high))
         digests = before.sum(1) + ((up_to - before) * _bits(sets.gone)).sum(1)
         salted = digests + self.known.salt[self.rows[sets.line], 0]
-        return self.known.find(salted, lambda jobs: self._ask(Sets(*(part[jobs] for part in vars(sets).values()))))
+        return self.known.find(salted, lambda jobs: self._run(Sets(*(part[jobs] for part in vars(sets).values()))))
 
-    def _ask(self, sets: Sets) -> Float[Tensor, " m"]:
-        """Run the model on removed sets."""
+    def _run(self, sets: Sets) -> Float[Tensor, " m"]:
         session, task, block = self.known.session, self.known.task, self.block
         rows = PerturbedRows(session, task, block)
         row, gone = self.rows[sets.line], _bits(sets.gone).bool()

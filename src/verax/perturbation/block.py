@@ -1,4 +1,7 @@
-"""Order: from attributions to the sequence in which features are removed."""
+"""Blocks: inputs with attributions reduced to features, the order in which these go, and the rows without them.
+
+A sum over the elements of a feature that is 0 but for rounding has no sign.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,23 +14,23 @@ from verax.core.arrays import send, to_device
 from verax.core.blocks import pieces, whole_batches
 from verax.core.image_rows import can_write, rows_by_rank
 from verax.core.shapes import Bool, Float, Int, Shaped
-from verax.perturbation.feature_sums import FeatureSums, attribution_sums, direction_sums, predicted_sums
 from verax.problem.attributed import Attributed, Task
 from verax.problem.baselines import differs, must_choose, replaced
-from verax.problem.features import Grid
+from verax.problem.features import FeatureMap, Grid, spread
 from verax.problem.inputs import undirected
 from verax.scoring.session import Session
 
 Order = Literal["signed", "magnitude"]
+_PRODUCTS = 1 << 25  # numbers
+_ALIKE = 1 - 1e-12  # sums of numbers of one sign equal the sums of their sizes, but for the order of adding
 
 
 def removal_order(
     attributions: Float[Tensor, "*batch features"], order: Order, counts: Int[Tensor, " inputs"] | None = None
 ) -> Int[Tensor, "*batch features"]:
-    """List the features of each input from the most to the least important.
+    """List the features of each input from the most to the least important; those beyond its count come last.
 
-    Ties keep the order of the features (a stable sort), so the result is the same on every machine. With ``counts``,
-    features beyond the count of their input (rows of a ragged group map) come last.
+    Ties keep the order of the features (a stable sort), so the result is the same on every machine.
     """
     key = attributions.abs() if order == "magnitude" else attributions
     if counts is not None:
@@ -45,15 +48,142 @@ def ranks(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch featu
 def cut_points(counts: Int[Tensor, " inputs"], steps: int, most: int) -> Int[Tensor, "inputs points"]:
     """Features removed at each point ``t`` of a curve: ``(t * d) // n`` with ``n = min(steps, d)``.
 
-    Inputs of a call may differ in their number of features (a group map for each); where one has ended before the
-    curve of the input with the ``most`` features, its last point is repeated.
-
-    The cut points of n steps are among those of every multiple of n, and all are among those of one feature per step:
-    in one call, the finer number brings the scores of the coarser one. Others share what happens to coincide, as 20 and
-    24 do at every fourth part.
+    Inputs may differ in their number of features: the last point of a shorter curve is repeated. The cut points of n
+    steps are among those of every multiple of n: in one call, the finer number brings the scores of the coarser one.
     """
     steps_of_row = counts.clamp(max=steps)[:, None]
     return torch.minimum(torch.arange(min(steps, most) + 1), steps_of_row) * counts[:, None] // steps_of_row
+
+
+@dataclass(frozen=True)
+class FeatureSums:
+    """A sum for each feature."""
+
+    values: Float[Tensor, "*k b features"]  # the sums
+    # the same sums of numbers without their signs; None where each is of one number
+    sizes: Float[Tensor, "*k b features"] | None
+    # numbers, added up, whose last digit was rounded to give those that are summed
+    rounded: Float[Tensor, "*k b features"] | None
+    # relative spacing of their format; one for all, or one for each attribution
+    precision: float | Float[Tensor, "k 1 1"]
+
+    @property
+    def size(self) -> Float[Tensor, "*k b features"]:
+        """The sums of numbers without their signs."""
+        return self.values.abs() if self.sizes is None else self.sizes
+
+    @property
+    def spacing(self) -> float | Float[Tensor, "k 1 1 1"]:
+        """The precision, for sums over the features of some steps of some curves."""
+        return self.precision if isinstance(self.precision, float) else self.precision[..., None]
+
+    @property
+    def rounding(self) -> Float[Tensor, "*k b features"]:
+        """How far the rounding of its numbers may have moved each sum."""
+        return (self.size if self.rounded is None else self.rounded).double() * self.precision
+
+    def signs(self) -> Shaped[Tensor, "*k b features"]:
+        return self.values.sign() if self.sizes is None else signs(self.values, self.sizes, self.rounding)
+
+    def free_signs(self) -> Shaped[Tensor, "*k b features"]:
+        """Sign of each sum, or 1 where numbers cancel out: weighted one by one, they need not."""
+        signs = self.signs()
+        return signs.masked_fill((signs == 0) & (self.size > 0), 1)
+
+
+def attribution_sums(
+    features: FeatureMap, stacked: Float[Tensor, "k b *rest"], precision: Float[Tensor, "k 1 1"], rows: slice
+) -> FeatureSums:
+    sizes = None if _single_elements(features, stacked[0, 0].numel(), rows) else features.reduce(stacked.abs(), rows)
+    return FeatureSums(features.reduce(stacked, rows), sizes, None, precision)
+
+
+def direction_sums(
+    features: FeatureMap,
+    inputs: Shaped[Tensor, "b *shape"],
+    baselines: Shaped[Tensor, "b *shape"],
+    rows: slice,
+    without: Bool[Tensor, "..."] | None = None,
+) -> FeatureSums:
+    """``x - baseline`` of each feature, which is as exact as both are; 0 for elements ``without`` a direction."""
+    precision = _spacing(inputs)
+    inputs, baselines = inputs.double(), _unexpanded(baselines).double()
+    if without is not None:
+        inputs, baselines = inputs.masked_fill(without, 0), baselines.masked_fill(without, 0)
+    difference = inputs - baselines
+    sizes = None if _single_elements(features, inputs[0].numel(), rows) else features.reduce(difference.abs(), rows)
+    rounded = features.reduce(inputs.abs() + baselines.abs(), rows)
+    return FeatureSums(features.reduce(difference, rows), sizes, rounded, precision)
+
+
+def predicted_sums(
+    features: FeatureMap,
+    stacked: Float[Tensor, "k b *rest"],
+    moves: tuple[Tensor, Tensor, Tensor | None],
+    rows: slice,
+    attribution: FeatureSums,
+    direction: FeatureSums,
+) -> FeatureSums:
+    """The drop that attributions predict where a feature goes: ``a (x - baseline)``, summed over its elements."""
+    inputs, baselines, without = moves
+    if _single_elements(features, stacked[0, 0].numel(), rows):  # all elements of a feature share its number
+        return size_times_sign(attribution, direction, attribution.signs())
+    ends = inputs.double(), _unexpanded(baselines).double()
+    difference, reach = ends[0] - ends[1], ends[0].abs() + ends[1].abs()
+    if without is not None:
+        difference, reach = difference.masked_fill(without, 0), reach.masked_fill(without, 0)
+    shape = tuple(inputs.shape[1:])
+    sums = []
+    for some in pieces(len(stacked), _together(inputs)):  # products of all would be the largest thing in memory
+        spread_out = spread(stacked[some], shape).double()
+        parts = (spread_out * difference, (spread_out * difference).abs(), spread_out.abs() * reach)
+        sums.append([features.reduce(part, rows) for part in parts])
+    values, sizes, rounded = (torch.cat(part) for part in zip(*sums, strict=True))
+    precision = torch.as_tensor(attribution.precision, device=values.device).clamp(min=_spacing(inputs))
+    return FeatureSums(values, sizes, rounded, precision)
+
+
+def _unexpanded(values: Shaped[Tensor, "*shape"]) -> Shaped[Tensor, "..."]:
+    """Values that are seen again and again, such as one baseline for all, once, to be broadcast."""
+    for axis, step in enumerate(values.stride()):
+        values = values.narrow(axis, 0, 1) if step == 0 and values.shape[axis] else values
+    return values
+
+
+def _together(inputs: Shaped[Tensor, "b *shape"]) -> int:
+    """Attributions whose products are made at once: one on a CPU, many on a GPU, where each operation is a launch."""
+    return 1 if inputs.device.type == "cpu" else max(1, _PRODUCTS // inputs.numel())
+
+
+def _single_elements(features: FeatureMap, numbers: int, rows: slice) -> bool:
+    """Whether every feature of these inputs has one number."""
+    return int(features.counts(rows).min()) == numbers
+
+
+def _spacing(values: Tensor) -> float:
+    """Relative spacing of the numbers of a format; whole numbers are exact."""
+    return torch.finfo(values.dtype).eps if values.is_floating_point() else 0.0
+
+
+def size_times_sign(attribution: FeatureSums, direction: FeatureSums, sign: Tensor) -> FeatureSums:
+    """``sign |a| (x - baseline)`` of each feature; a product too small for a number keeps its sign."""
+    size = attribution.values.double().abs() * direction.values.double().abs()
+    values = sign * direction.signs() * size.clamp(min=torch.finfo(torch.float64).tiny)
+    precision = torch.as_tensor(attribution.precision, device=values.device)
+    # x - baseline was rounded where x and the baseline are, however close they are to each other
+    rounded = None if direction.rounded is None else attribution.values.double().abs() * direction.rounded
+    return FeatureSums(values, None, rounded, precision.clamp(min=direction.precision))
+
+
+def signs(
+    sums: Float[Tensor, "*shape"], sizes: Float[Tensor, "*shape"], rounding: Float[Tensor, "*shape"]
+) -> Float[Tensor, "*shape"]:
+    """Signs of sums, 0 for those that cancel out but for rounding: theirs would be chance.
+
+    Numbers of one sign do not cancel out, however small: a sum of one number has its sign.
+    """
+    size = sums.abs()
+    return sums.sign().masked_fill((size <= rounding) & (size < sizes * _ALIKE), 0)
 
 
 @dataclass(frozen=True)
@@ -84,17 +214,10 @@ def load(session: Session, task: Task, rows: slice, which: slice, predicted: boo
     precision, without = send(problem.precision[which], session.device), undirected(problem.given, inputs, baselines)
     attribution = attribution_sums(problem.features, stacked, precision, rows)
     direction = direction_sums(problem.features, inputs, baselines, rows, without)
-    moves = (inputs, baselines, without)
-    return Block(
-        rows=rows,
-        which=which,
-        inputs=inputs,
-        baselines=baselines,
-        attribution=attribution,
-        direction=direction,
-        predicted=predicted_sums(problem.features, stacked, moves, rows, attribution, direction) if predicted else None,
-        counts=problem.features.counts(rows).cpu(),
-    )
+    drop, moves = None, (inputs, baselines, without)
+    if predicted:
+        drop = predicted_sums(problem.features, stacked, moves, rows, attribution, direction)
+    return Block(rows, which, inputs, baselines, attribution, direction, drop, problem.features.counts(rows).cpu())
 
 
 def shared_blocks(
@@ -131,6 +254,7 @@ def _ranked_bytes(problem: Attributed, experiments: int, jobs: int) -> int:
     return problem.inputs[0].numel() * 8 + problem.features.most * (16 * experiments + 48) + 32 * jobs
 
 
+# of each row its line in some rankings, the rank where it is cut, and whether the features before stay
 Cuts = tuple[Int[Tensor, " m"], Int[Tensor, " m"], Bool[Tensor, " m"]]
 
 
@@ -146,18 +270,15 @@ class PerturbedRows:
         self.baselines = baselines.to(dtype, memory_format=self.layout)
         self.chosen = must_choose(self.inputs, self.baselines)
         self.context = task.context(block.rows, session.device) if task.moves.setwise else None
-        self.at_once = writes_at_once(session, task)
+        # a kernel writes rows straight from ranks where pixels of images go, each to its baseline
+        features, pixels = task.problem.features, task.problem.inputs[0, 0].numel()
+        pixelwise = isinstance(features, Grid) and features.most == pixels and not task.moves.setwise
+        self.at_once = pixelwise and can_write(session.device, session.runner.layout)
 
     def cut(
         self, ranks: Int[Tensor, "lines features"], cuts: Cuts, at: Int[Tensor, " m"]
     ) -> Shaped[Tensor, "m *shape"]:
-        """Rows whose features before a cut of a ranking are gone, or those behind it.
-
-        Args:
-            ranks: The place of each feature in some rankings.
-            cuts: For each row its line in ``ranks``, the rank where it is cut, and whether the features before stay.
-            at: The place of each row's input in the block.
-        """
+        """Rows at some places of the block whose features before a cut of a ranking are gone, or those behind it."""
         if self.at_once:
             inputs, baselines = (
                 tensor.contiguous(memory_format=self.layout) for tensor in (self.inputs, self.baselines)
@@ -183,13 +304,6 @@ class PerturbedRows:
         mask = self.task.removable(mask.expand(rows.values.shape), at + self.block.rows.start)
         filled = self.task.moves.fill(rows, mask)
         return torch.where(mask, filled, rows.values).to(self.inputs.dtype).to(memory_format=self.layout)
-
-
-def writes_at_once(session: Session, task: Task) -> bool:
-    """Whether a kernel writes rows straight from ranks: pixels of images go, each to a baseline of its own."""
-    features = task.problem.features
-    pixelwise = isinstance(features, Grid) and features.most == task.problem.inputs[0, 0].numel()
-    return pixelwise and not task.moves.setwise and can_write(session.device, session.runner.layout)
 
 
 def features_that_matter(

@@ -1,6 +1,6 @@
 """The guided perturbation experiment: features are replaced step by step, most relevant first and least relevant first.
 
-All curves of a call are one stream of model rows. A row is a set of removed features, found by comparing ranks with
+All curves of a call are one stream of model rows. A row is a set of removed features, made by comparing ranks with
 cut points; rows of one input that remove the same set are scored once.
 """
 
@@ -12,19 +12,19 @@ from torch import Tensor
 
 from verax.core import noise
 from verax.core.arrays import send
-from verax.core.blocks import block_bytes, rectangles
+from verax.core.blocks import block_bytes
 from verax.core.shapes import Float, Int, Shaped
 from verax.perturbation.block import (
     Block,
+    FeatureSums,
     PerturbedRows,
     joint_blocks,
     load,
     lone_blocks,
     shared_blocks,
-    writes_at_once,
 )
-from verax.perturbation.feature_sums import FeatureSums
-from verax.perturbation.removed_sets import MOST_FEATURES, CoherentSets, Experiment, RemovedSets, prefix_bits
+from verax.perturbation.removed_sets import MOST_FEATURES, CoherentSets, Experiment, RemovedSets, set_type
+from verax.perturbation.sampled import put_block
 from verax.perturbation.set_scores import SetScoreCache, score_sets
 from verax.problem.attributed import Task
 from verax.scoring.session import Session
@@ -152,7 +152,7 @@ def guided_scores(session: Session, task: Task, experiments: Sequence[Experiment
 def _same_replacement(session: Session, task: Task, experiments: Sequence[Experiment]) -> list[GuidedScores]:
     """Run experiments whose removed features become the same, so that they can share rows."""
     problem = task.problem
-    results = [_empty_result(task, experiment, session.device) for experiment in experiments]
+    held: list[dict[str, Tensor]] = [{} for _ in experiments]
     predicted = any(experiment.rule != "sum" for experiment in experiments)
     split = any(experiment.rule == "coherent" for experiment in experiments)
     jobs = sum(
@@ -172,8 +172,10 @@ def _same_replacement(session: Session, task: Task, experiments: Sequence[Experi
                 jobs, block = sum(removal.jobs for removal in removals), same.only(block)
                 removals = [removal.only(block, same.chosen) for removal in removals]
                 session.counts.rows_spared += len(block.inputs) * (jobs - sum(removal.jobs for removal in removals))
-            scores = score_sets(session, task, block, _removed_sets(block, removals))
-            _store(results, removals, block, scores[:, 1:], scores[:, 0], same)
+            bits = _bits(block)
+            sets = [bits.sum(1, keepdim=True, dtype=bits.dtype), *(removal.digests(bits) for removal in removals)]
+            scores = score_sets(session, task, block, torch.cat(sets, dim=1))
+            _store(held, removals, task, block, scores[:, 1:], scores[:, 0], same)
     elif len(problem.attributions) * len(experiments) > 1 or split or repeats or task.moves.setwise:
         replaced = everything_replaced(session, task)
         for rows, parts in joint_blocks(problem, *sizes):
@@ -181,84 +183,45 @@ def _same_replacement(session: Session, task: Task, experiments: Sequence[Experi
             for which in parts:
                 block = load(session, task, rows, which, predicted)
                 removals = [_sets(block, experiment) for experiment in experiments]
-                _store(results, removals, block, known.score(block, removals), replaced[rows])
+                _store(held, removals, task, block, known.score(block, removals), replaced[rows])
     else:  # one ranking of each input: its sets differ, so that nothing has to wait until they are compared
         replaced = everything_replaced(session, task)
         for rows in lone_blocks(problem, jobs - experiments[0].curves, budget, session.batch_size, sizes[-1]):
             block = load(session, task, rows, slice(0, 1), predicted)
             removal = RemovedSets(block, experiments[0])
-            _store(results, [removal], block, _score_ranked(session, task, block, removal), replaced[rows])
+            _store(held, [removal], task, block, _score_ranked(session, task, block, removal), replaced[rows])
     session.settle()
-    home = problem.inputs.device
-    brought = [{name: held.to(home) for name, held in vars(result).items() if held is not None} for result in results]
-    return [replace(result, **held) for result, held in zip(results, brought, strict=True)]
+    home, counts = problem.inputs.device, problem.features.counts(slice(None))
+    points = [(counts.clamp(max=experiment.steps) + 1).to(home).expand(len(problem)) for experiment in experiments]
+    return [
+        GuidedScores(**{name: values.to(home) for name, values in results.items()}, points=ends)
+        for results, ends in zip(held, points, strict=True)
+    ]
 
 
 def _sets(block: Block, experiment: Experiment) -> RemovedSets:
     return (CoherentSets if experiment.rule == "coherent" else RemovedSets)(block, experiment)
 
 
-def _removed_sets(block: Block, removals: Sequence[RemovedSets]) -> Int[Tensor, "b jobs"]:
-    """The set of everything, then the sets of each removal, as bits."""
-    features = torch.arange(block.attributions.shape[-1], device=block.attributions.device)
-    everything = prefix_bits(features)[send(block.counts, features.device)][:, None]
-    widths = [1, *(removal.jobs for removal in removals)]
-    sets = torch.empty(len(block.inputs), sum(widths), dtype=everything.dtype, device=features.device)
-    first, *others = torch.split(sets, widths, dim=1)
-    first[:] = everything
-    for removal, part in zip(removals, others, strict=True):
-        removal.write_bit_masks(part, everything)
-    return sets
+def _bits(block: Block) -> Int[Tensor, "b features"]:
+    """A bit for each feature that an input has, so that the sum of some is a set."""
+    features, device = block.attributions.shape[-1], block.attributions.device
+    place = torch.arange(features, dtype=set_type(features), device=device)
+    present = place < send(block.counts, device)[:, None]
+    return ((torch.ones_like(place) << place) * present).expand(len(block.inputs), -1)
 
 
 def _score_ranked(session: Session, task: Task, block: Block, removal: RemovedSets) -> Float[Tensor, "b jobs"]:
     """Score every removed set of a block with one attribution, whose features are too many for bit masks."""
-    if writes_at_once(session, task):
-        rows = PerturbedRows(session, task, block)
-        ranked, lines = removal.ranks(), [part.flatten() for part in removal.lines()]
-        at = torch.arange(len(block.inputs), device=session.device).repeat_interleave(removal.jobs)
-
-        def write(start: int, stop: int) -> Tensor:
-            line, bound, least = (part[start:stop] for part in lines)
-            return rows.cut(ranked, (line, bound, least), at[start:stop])
-
-        scores = session.target_scores(write, at + block.rows.start, task.target, streamed=True)
-        return scores.reshape(-1, removal.jobs)
-    return _score_rectangles(session, task, block, removal)
-
-
-def _score_rectangles(session: Session, task: Task, block: Block, removal: RemovedSets) -> Float[Tensor, "b jobs"]:
-    """The same in rectangles of inputs and points of their curves, where no kernel makes rows at once."""
-    ranks, cuts, counts = removal.ranks(), removal.cuts[:, 1:-1].to(torch.int32), removal.counts.to(torch.int32)
-    curves = removal.experiment.curves
-    places = torch.stack((ranks, (counts - 1) - ranks)[:curves], dim=1)  # from the top for MoRF, the bottom for LeRF
-    dtype, layout = session.runner.dtype, session.runner.layout
-    dense = layout if layout is torch.channels_last else torch.contiguous_format
-    inputs, baselines = (tensor.to(dtype, memory_format=layout) for tensor in (block.inputs, block.baselines))
-    owner = torch.arange(block.rows.start, block.rows.stop, device=session.device)
+    rows, ranked, lines = PerturbedRows(session, task, block), removal.ranks(), removal.lines()
+    line, bound, least = (part.flatten() for part in lines)
+    at = torch.arange(len(block.inputs), device=session.device).repeat_interleave(removal.jobs)
 
     def build(start: int, stop: int) -> Tensor:
-        """Make rows in one go for each rectangle, straight into the batch."""
-        batch = torch.empty_like(inputs[:1].expand(stop - start, *inputs.shape[1:]), memory_format=dense)
-        done = 0
-        for rows, points in rectangles(start, stop, curves * removal.inner):
-            bound = cuts if len(cuts) == 1 else cuts[rows]
-            removed = (places[rows, :, None] < bound[:, None, :, None]).flatten(1, 2)[:, points]
-            height, width = removed.shape[:2]
-            mask = task.problem.features.expand(removed.flatten(0, 1), owner[rows].repeat_interleave(width))
-            part = batch[done : done + height * width]
-            values = (_as_table(mask, height), baselines[rows][:, None], inputs[rows][:, None])
-            torch.where(*values, out=_as_table(part, height))
-            done += height * width
-        return batch
+        chosen = slice(start, stop)
+        return rows.cut(ranked, (line[chosen], bound[chosen], least[chosen]), at[chosen])
 
-    jobs = owner.repeat_interleave(removal.jobs)
-    return session.target_scores(build, jobs, task.target, streamed=True).reshape(len(owner), removal.jobs)
-
-
-def _as_table(rows: Tensor, height: int) -> Tensor:
-    """See rows as a table of rows, whatever their memory layout."""
-    return rows.view(height, len(rows) // height, *rows.shape[1:])
+    return session.target_scores(build, at + block.rows.start, task.target, streamed=True).reshape(-1, removal.jobs)
 
 
 def everything_replaced(session: Session, task: Task) -> Float[Tensor, " n"]:
@@ -274,53 +237,36 @@ def everything_replaced(session: Session, task: Task) -> Float[Tensor, " n"]:
 
 
 def _store(
-    results: list[GuidedScores],
+    held: list[dict[str, Tensor]],
     removals: list[RemovedSets],
+    task: Task,
     block: Block,
     scores: Tensor,
     replaced: Float[Tensor, " b"],
     same: SharedRankings | None = None,
 ) -> None:
     k, b = block.attributions.shape[:2]
+    problem, clean = task.problem, task.clean[block.rows]
+    shape, dtype = (len(problem.attributions), len(problem)), problem.layout.dtype
     to_all: Callable[[Tensor], Tensor] = same.to_all if same is not None else lambda values: values
-    for result, removal, part in zip(
-        results, removals, torch.split(scores, [removal.jobs for removal in removals], dim=1), strict=True
-    ):
-        inner = part.reshape(b, k, removal.experiment.curves, removal.inner).transpose(0, 1)
-        curves = result.curves[block.which, block.rows]
-        each = removal.experiment.points
-        curves[..., 1:-1] = to_all(inner[..., each - 1 :: each]).to(curves)
-        curves[..., -1] = replaced[:, None].to(curves)
-        if result.within is not None:
-            within = torch.stack((inner[..., ::each], inner[..., 1::each]), -1)
-            result.within[block.which, block.rows] = to_all(within).to(curves)
-        if result.predicted_sign is not None:
-            result.predicted_sign[block.which, block.rows] = to_all(removal.signs(removal.predicted()))
-        if result.mixed is not None and removal.longest > 1:
-            result.mixed[block.which, block.rows] = to_all(removal.mixed_steps())
-        if result.attribution is not None and result.direction is not None:
-            result.attribution[block.which, block.rows] = removal.sums(block.attribution).to(curves)
-            result.direction[block.which, block.rows] = removal.sums(block.direction).to(curves)
-        result.attribution_sign[block.which, block.rows] = to_all(removal.signs(block.attribution))
-        result.direction_sign[block.which, block.rows] = to_all(removal.signs(block.direction))
-
-
-def _empty_result(task: Task, experiment: Experiment, device: torch.device) -> GuidedScores:
-    problem = task.problem
-    k, n = len(problem.attributions), len(problem)
-    steps = min(experiment.steps, problem.features.most)
-    shape = (k, n, experiment.curves)
-    curves = torch.empty(*shape, steps + 1, dtype=problem.layout.dtype, device=device)
-    curves[..., 0] = task.clean[:, None].to(curves)
-    signs = torch.empty(3, *shape, steps, dtype=torch.int8, device=device)
-    points = problem.features.counts(slice(None)).clamp(max=experiment.steps) + 1
-    return GuidedScores(
-        curves,
-        signs[0],
-        signs[1],
-        send(points, device).expand(n),
-        signs[2] if experiment.rule == "dot" else None,
-        curves.new_empty(*shape, steps, 2) if experiment.rule == "coherent" else None,
-        torch.zeros(k, n, dtype=torch.int32, device=device) if experiment.rule == "sum" else None,
-        *(curves.new_empty(2, *shape, steps) if experiment.sums else (None, None)),
-    )
+    widths = [removal.jobs for removal in removals]
+    for kept, removal, part in zip(held, removals, torch.split(scores, widths, dim=1), strict=True):
+        experiment, each = removal.experiment, removal.experiment.points
+        inner = part.reshape(b, k, experiment.curves, removal.inner).transpose(0, 1)
+        between = to_all(inner[..., each - 1 :: each])
+        first, last = (end[:, None, None].expand(*between.shape[:3], 1) for end in (clean, replaced))
+        results = {
+            "curves": torch.cat([values.to(dtype) for values in (first, between, last)], dim=-1),
+            "attribution_sign": to_all(removal.signs(block.attribution)),
+            "direction_sign": to_all(removal.signs(block.direction)),
+        }
+        if experiment.rule == "dot":
+            results["predicted_sign"] = to_all(removal.signs(removal.predicted()))
+        elif experiment.rule == "coherent":
+            results["within"] = to_all(torch.stack((inner[..., ::each], inner[..., 1::each]), -1)).to(dtype)
+        else:
+            results["mixed"] = to_all(removal.mixed_steps())
+        if experiment.sums:
+            results["attribution"] = removal.sums(block.attribution).to(dtype)
+            results["direction"] = removal.sums(block.direction).to(dtype)
+        put_block(kept, shape, block.which, block.rows, results)

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from verax.core.arrays import send
 from verax.core.shapes import Bool, Float, Int, Shaped
-from verax.perturbation.block import Block, Order, cut_points, ranks, removal_order
-from verax.perturbation.feature_sums import FeatureSums, signs, size_times_sign
+from verax.perturbation.block import Block, FeatureSums, Order, cut_points, ranks, removal_order, signs, size_times_sign
 from verax.problem.replacement import Replacement
 
 MOST_FEATURES = 64  # of sets that are one integer each
@@ -62,12 +61,6 @@ def set_type(features: int) -> torch.dtype:
     return torch.int32 if features < 32 else torch.int64
 
 
-def prefix_bits(sequence: Int[Tensor, "*batch features"]) -> Int[Tensor, "*batch points"]:
-    """The sets of the first 0, 1, ..., d features of a sequence. Feature 63 is the sign bit; sums of bits wrap."""
-    numbers = sequence.to(set_type(sequence.shape[-1]))
-    return sums_before(torch.ones_like(numbers) << numbers)
-
-
 def sums_before(values: Shaped[Tensor, "... features"]) -> Shaped[Tensor, "... points"]:
     """Sums of the first 0, 1, ... values; whole numbers wrap around."""
     sums = values.cumsum(-1, dtype=values.dtype)
@@ -78,13 +71,12 @@ class RemovedSets:
     """The removed sets of one experiment on one block, in the fixed layout (input, attribution, curve, inner point)."""
 
     def __init__(self, block: Block, experiment: Experiment) -> None:
-        device = block.attributions.device
-        cuts = cut_points(block.counts, experiment.steps, block.attributions.shape[-1])
+        device, features = block.attributions.device, block.attributions.shape[-1]
+        cuts = cut_points(block.counts, experiment.steps, features)
         self.block, self.experiment = block, experiment
         self.longest = int(cuts.diff().max())
         self.cuts = send(cuts, device)
         self.counts = send(block.counts, device)[:, None]
-        features = block.attributions.shape[-1]
         ragged = int(block.counts.min()) < features
         self.one_each = not ragged and self.inner == features - 1  # every step removes one feature of each input
         self.sequence = removal_order(block.attributions, experiment.order, self.counts[:, 0] if ragged else None)
@@ -106,23 +98,16 @@ class RemovedSets:
         """Rows of each input."""
         return len(self.block.attributions) * self.experiment.curves * self.inner
 
-    def write_bit_masks(self, out: Int[Tensor, "b jobs"], everything: Int[Tensor, "#b 1"]) -> None:
-        """Write every removed set as the bits of one integer, given the set of all features of an input."""
-        prefixes = prefix_bits(self.sequence)
-        inner = self.cuts[:, 1:-1]
-        table = out.view(len(out), len(self.sequence), self.experiment.curves, self.inner).transpose(0, 1)
-        table[:, :, 0] = along(prefixes, inner)
-        if self.experiment.curves > 1:
-            torch.bitwise_xor(everything, along(prefixes, self.counts - inner), out=table[:, :, 1])
-
     def digests(self, words: Int[Tensor, "b features"]) -> Int[Tensor, "b jobs"]:
         """Write every removed set as the sum of its features' words; sums wrap around."""
-        sums = sums_before(self._in_order(words))
-        inner = self.cuts[:, 1:-1]
-        digests = [along(sums, inner)]
+        sums, inner = sums_before(self._in_order(words)), self.cuts[:, 1:-1]
+        k, b, _ = self.sequence.shape
+        digests = sums.new_empty(b, k, self.experiment.curves, self.inner)
+        digests[:, :, 0] = along(sums, inner).transpose(0, 1)
         if self.experiment.curves > 1:
-            digests.append(words.sum(1)[:, None] - along(sums, self.counts - inner))
-        return torch.stack(digests, dim=2).transpose(0, 1).reshape(len(words), self.jobs)
+            whole, kept = words.sum(1, dtype=words.dtype), along(sums, self.counts - inner)
+            torch.sub(whole[:, None, None], kept.transpose(0, 1), out=digests[:, :, 1])
+        return digests.flatten(1)
 
     def ranks(self) -> Int[Tensor, "lines features"]:
         """The place of each feature in its sequence, attribution by attribution."""
@@ -139,9 +124,8 @@ class RemovedSets:
         inner = self.cuts[:, 1:-1]
         bound = torch.stack((inner, self.counts - inner)[:curves], dim=1)[:, None]
         least = torch.arange(curves, device=device)[:, None] > 0
-        shape = (b, k, curves, self.inner)
-        parts = tuple(part.expand(shape).reshape(b, -1) for part in (line, bound, least))
-        return parts[0], parts[1], parts[2]
+        line, bound, least = (part.expand(b, k, curves, self.inner).flatten(1) for part in (line, bound, least))
+        return line, bound, least
 
     def signs(self, summed: FeatureSums) -> Int[Tensor, "k b curves steps"]:
         """Sign of the sum of what each step removes; 0 for a sum that is 0, or would be but for rounding."""
@@ -161,6 +145,8 @@ class RemovedSets:
 
     def mixed_steps(self) -> Int[Tensor, "k b"]:
         """How many steps hold features whose removal is predicted to lower the score, and others that raise it."""
+        if self.longest == 1:
+            return torch.zeros(self.sequence.shape[:2], dtype=torch.int32, device=self.sequence.device)
         attribution = self.block.attribution.signs()
         signs = (attribution.abs() if self.experiment.order == "signed" else attribution) * self.block.direction.signs()
         fall, rise = (self._step_sums(self._in_order(part.to(torch.int32))) for part in (signs > 0, signs < 0))
@@ -180,17 +166,13 @@ class RemovedSets:
         return torch.take_along_dim(values.expand(self.sequence.shape), self.sequence, dim=-1)
 
     def _step_sums(self, ordered: Shaped[Tensor, "k b features"]) -> Shaped[Tensor, "k b curves steps"]:
-        """Sums over what each step removes, each step on its own: 0 stays exactly 0."""
+        """Sums over what each step removes, each step by itself: 0 stays exactly 0."""
         place = self.cuts[:, :-1, None] + torch.arange(self.longest, device=self.cuts.device)
         inside = place < self.cuts[:, 1:, None]
-        last = self.counts[..., None] - 1
-        shape = (*ordered.shape[:-1], *place.shape[1:])
-        sums = [
-            (along(ordered, at.clamp(0, ordered.shape[-1] - 1).flatten(1)).reshape(shape) * inside).sum(
-                -1, dtype=ordered.dtype
-            )
-            for at in (place, last - place)[: self.experiment.curves]
-        ]
+        sums = []
+        for at in (place, self.counts[..., None] - 1 - place)[: self.experiment.curves]:
+            values = along(ordered, at.clamp(0, ordered.shape[-1] - 1).flatten(1))
+            sums.append((values.reshape(*ordered.shape[:-1], *place.shape[1:]) * inside).sum(-1, dtype=ordered.dtype))
         return torch.stack(sums, dim=2)
 
 
@@ -222,26 +204,19 @@ class CoherentSets(RemovedSets):
     def inner(self) -> int:
         return _PARTS * (self.cuts.shape[1] - 1) - 1
 
-    def write_bit_masks(self, out: Int[Tensor, "b jobs"], everything: Int[Tensor, "#b 1"]) -> None:
-        numbers = self.sequence.to(set_type(self.sequence.shape[-1]))
-        out.copy_(self._sums(torch.ones_like(numbers) << numbers))
-
     def digests(self, words: Int[Tensor, "b features"]) -> Int[Tensor, "b jobs"]:
-        return self._sums(self._in_order(words))
-
-    def _sums(self, values: Int[Tensor, "k b features"]) -> Int[Tensor, "b jobs"]:
-        """Sums of what is gone at each point but the last, of values in the order in which features go."""
+        values = self._in_order(words)
         gone = sums_before(values)
         of_kind = [sums_before(values * (self.kinds == kind)) for kind in (0, 1)]
         parts_of_sum = []
-        for ends in (self.cuts, self.counts - self.cuts)[: self.experiment.curves]:
-            whole, fallen, risen = (along(sums, ends) for sums in (gone, *of_kind))
+        for ends, sense in ((self.cuts, 1), (self.counts - self.cuts, -1))[: self.experiment.curves]:
             # of LeRF, what is gone lies behind the end, so that sums fall from the sum of all
-            whole = (whole - whole[..., :1]).mul_(1 if ends is self.cuts else -1)
-            parts = [bound.diff(dim=-1).mul_(1 if ends is self.cuts else -1) for bound in (fallen, risen)]
-            first = whole[..., :-1] + parts[0]
-            parts_of_sum.append(torch.stack((first, first + parts[1], whole[..., 1:]), dim=-1).flatten(-2)[..., :-1])
-        return torch.stack(parts_of_sum, dim=2).transpose(0, 1).reshape(values.shape[1], self.jobs)
+            whole, fallen, risen = (along(sums, ends) * sense for sums in (gone, *of_kind))
+            whole = whole - whole[..., :1]
+            first = whole[..., :-1] + fallen.diff(dim=-1)
+            parts = (first, first + risen.diff(dim=-1), whole[..., 1:])
+            parts_of_sum.append(torch.stack(parts, dim=-1).flatten(-2)[..., :-1])
+        return torch.stack(parts_of_sum, dim=2).transpose(0, 1).flatten(1)
 
     def ranks(self) -> Int[Tensor, "lines features"]:
         """The part in which each feature goes, attribution by attribution, curve by curve."""
@@ -260,5 +235,5 @@ class CoherentSets(RemovedSets):
         device, curves = self.sequence.device, self.experiment.curves
         line = torch.arange(k * b * curves, device=device).reshape(k, b, curves, 1).transpose(0, 1)
         bound = torch.arange(1, self.inner + 1, device=device)
-        parts = [part.expand(b, k, curves, self.inner).reshape(b, -1) for part in (line, bound)]
-        return parts[0], parts[1], torch.zeros_like(parts[0], dtype=torch.bool)
+        line, bound = (part.expand(b, k, curves, self.inner).flatten(1) for part in (line, bound))
+        return line, bound, torch.zeros_like(line, dtype=torch.bool)

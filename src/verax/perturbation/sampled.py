@@ -16,6 +16,7 @@ from verax.core.shapes import Bool, Float, Int, Shaped
 from verax.problem.attributed import Attributed, Task
 from verax.problem.baselines import must_choose, replaced
 from verax.problem.features import spread
+from verax.problem.inputs import CheckedInputs
 from verax.scoring.class_scores import Scale
 from verax.scoring.session import Session
 
@@ -55,11 +56,13 @@ class Draws:
                 'effect: "sum" adds up the attributions of features that are replaced, noise moves all by some amount; '
                 'use effect="dot", or perturbation="baseline".'
             )
-        settle(self, sigma=checked_sigma(self.sigma))
-        checked_count("samples", self.samples)
-        if self.subset is not None:
-            checked_count("subset", self.subset)
-        checked_seed(self.seed)
+        settle(
+            self,
+            sigma=_checked_sigma(self.sigma),
+            subset=None if self.subset is None else checked_count("subset", self.subset),
+            samples=checked_count("samples", self.samples),
+            seed=checked_seed(self.seed),
+        )
 
     def scale(self, problem: Attributed) -> float | Float[Tensor, "*shape"]:
         """Standard deviation of the noise for the inputs of a call: a number, or one for each element of a row."""
@@ -79,7 +82,7 @@ class Draws:
         return scale.to(problem.inputs.dtype)
 
 
-def checked_sigma(sigma: Any) -> Sigma:
+def _checked_sigma(sigma: Any) -> Sigma:
     """Read a standard deviation: a number, one per element of a row, or ``"std"``."""
     if isinstance(sigma, str):
         if sigma != "std":
@@ -93,16 +96,20 @@ def checked_sigma(sigma: Any) -> Sigma:
     return tuple(checked.tolist())
 
 
+def all_categories(given: CheckedInputs) -> bool:
+    """Whether every value of a row is a category, such as the id of a token."""
+    return given.codes is not None and bool(given.codes.all())
+
+
 def check_sigma(draws: Draws, problem: Attributed) -> None:
     """Raise for noise that does not fit the inputs of a call."""
-    if draws.perturbation != "gaussian":
-        return
-    if problem.given.codes is not None and bool(problem.given.codes.all()):
-        raise ValueError(
-            "perturbation: noise is undefined for categorical values, and all values are categorical; "
-            'use perturbation="baseline".'
-        )
-    draws.scale(problem)
+    if draws.perturbation == "gaussian":
+        if all_categories(problem.given):
+            raise ValueError(
+                "perturbation: noise is undefined for categorical values, and all values are categorical; "
+                'use perturbation="baseline".'
+            )
+        draws.scale(problem)
 
 
 def check_subset(draws: Draws, problem: Attributed, name: str = "subset") -> None:
@@ -138,6 +145,20 @@ class Effects:
         return replace(self, actual=self.logits, logits=None)
 
 
+def put_block(
+    held: dict[str, Tensor],
+    shape: tuple[int, int],
+    which: slice,
+    rows: slice,
+    results: dict[str, Shaped[Tensor, "k b *rest"]],
+) -> None:
+    """Store what there is of some attributions and inputs, in memory for all that is set aside at the first."""
+    for name, values in results.items():
+        if name not in held:
+            held[name] = values.new_empty(*shape, *values.shape[2:])
+        held[name][which, rows] = values
+
+
 class Gathered(dict[str, Tensor]):
     """Results of all inputs, put together block by block in memory that is set aside at the first.
 
@@ -153,11 +174,8 @@ class Gathered(dict[str, Tensor]):
 
     def put(self, rows: slice, results: dict[str, Shaped[Tensor, "k b *rest"]]) -> None:
         """Store a block's results, one row of axis 1 per input."""
-        for name, values in results.items():
-            if name not in self:
-                k, _, *rest = values.shape
-                self[name] = torch.empty(k, self.inputs, *rest, dtype=values.dtype, device=values.device)
-            self[name][:, rows] = values
+        count = len(next(iter(results.values())))
+        put_block(self, (count, self.inputs), slice(0, count), rows, results)
 
     def add(self, results: dict[str, Tensor]) -> None:
         """Add up results that are sums over inputs."""
@@ -179,119 +197,105 @@ def sampled_effects(session: Session, task: Task, draws: Draws) -> Iterator[Effe
     # one buffer for all blocks: memory that is new to a process costs more than the numbers written to it
     height = min(height, len(problem))
     buffer = torch.empty(height, k, draws.samples, dtype=problem.layout.dtype, device=session.device)
+    clean = [task.clean] if task.logits is None else [task.clean, task.logits]
+    scales: tuple[Scale, ...] = (session.output, "logit")[: len(clean)]
     for rows in pieces(len(problem), height, session.chunk_size(problem.inputs)):
-        inputs = problem.inputs[rows].to(session.device)
-        predicted = buffer[: len(inputs)]
-        clean = [task.clean] if task.logits is None else [task.clean, task.logits]
+        block = _Block(session, task, draws, rows, problem.inputs[rows].to(session.device))
+        inputs, predicted = block.inputs, buffer[: len(block.inputs)]
         changes = torch.empty(len(clean), len(inputs), draws.samples, dtype=torch.float64, device=session.device)
         for part in pieces(draws.samples, max(1, budget // (per_draw * len(inputs)))):
-            moved, chosen = _perturb(session, task, draws, rows, inputs, part)
-            for place, scores in enumerate(_scores(session, task, moved, rows)):
+            moved, chosen = block.perturb(part)
+            for place, scores in enumerate(block.scores(moved, scales)):
                 changes[place, :, part] = clean[place][rows].double()[:, None] - scores.double()
             weights = chosen
             if draws.effect == "dot" or weights is None:
                 weights = (inputs[:, None] - moved).flatten(2)
                 weights = weights.nan_to_num(nan=0.0) if problem.given.missing else weights  # what is missing stays so
             for which in pieces(k, max(1, budget // (8 * weights[:, 0].numel()))):
-                _predict(session, problem, draws, rows, which, weights, out=predicted[:, which, part])
+                block.predict(which, weights, out=predicted[:, which, part])
         yield Effects(draws, rows, predicted.transpose(0, 1), *changes)
 
 
-def _perturb(
-    session: Session, task: Task, draws: Draws, rows: slice, inputs: Shaped[Tensor, "b *shape"], part: slice
-) -> tuple[Shaped[Tensor, "b draws *shape"], Bool[Tensor, "b draws features"] | None]:
-    """Make some draws of some inputs; also say which features were chosen, where not all are."""
-    problem, count = task.problem, part.stop - part.start
-    chosen = _choose(problem, draws, rows, inputs, part.start, count)
-    if draws.perturbation == "gaussian":
-        keys = _keys(problem, draws, rows, inputs, "gaussian")
-        drawn = noise.normals(keys, part.start, count, inputs[0].numel(), inputs.dtype)
-        scale = draws.scale(problem)
-        drawn = drawn.reshape(len(inputs), count, *inputs.shape[1:])
-        drawn = drawn.mul_(scale if isinstance(scale, float) else scale.to(drawn.device))
-        still = problem.given.still(rows)
-        moved = inputs[:, None] + (drawn if still is None else drawn.masked_fill_(still.to(drawn.device)[:, None], 0))
-        if chosen is None:
+@dataclass(frozen=True)
+class _Block:
+    """Some inputs, on the session's device, and what is drawn for them."""
+
+    session: Session
+    task: Task
+    draws: Draws
+    rows: slice
+    inputs: Shaped[Tensor, "b *shape"]
+
+    def perturb(self, part: slice) -> tuple[Shaped[Tensor, "b draws *shape"], Bool[Tensor, "b draws features"] | None]:
+        """Make some draws; also say which features were chosen, where not all are."""
+        problem, inputs, count = self.task.problem, self.inputs, part.stop - part.start
+        chosen, mask = self._chosen(part.start, count), None
+        if chosen is not None:
+            flat = problem.features.expand(chosen.flatten(0, 1), self._owner(count))
+            mask = flat.reshape(*chosen.shape[:2], *flat.shape[1:])
+        if self.draws.perturbation == "gaussian":
+            drawn = noise.normals(self._keys("gaussian"), part.start, count, inputs[0].numel(), inputs.dtype)
+            scale = self.draws.scale(problem)
+            drawn = drawn.reshape(len(inputs), count, *inputs.shape[1:])
+            drawn = drawn.mul_(scale if isinstance(scale, float) else scale.to(drawn.device))
+            still = problem.given.still(self.rows)
+            drawn = drawn if still is None else drawn.masked_fill_(still.to(drawn.device)[:, None], 0)
+            moved = inputs[:, None] + drawn
+        else:
+            moved = self._removed(mask, part)  # type: ignore[arg-type]  # a replacement always chooses
+        if mask is None:
             return moved, None
-        mask = _elements(problem, rows, chosen)
-    else:
-        mask = _elements(problem, rows, chosen)  # type: ignore[arg-type]  # a replacement always chooses
-        moved = _removed(session, task, rows, mask, part)
-    return replaced(inputs[:, None], moved, mask, chosen=must_choose(inputs, moved)), chosen
+        return replaced(inputs[:, None], moved, mask, chosen=must_choose(inputs, moved)), chosen
 
+    def scores(
+        self, moved: Shaped[Tensor, "b draws *shape"], scales: tuple[Scale, ...]
+    ) -> list[Float[Tensor, "b draws"]]:
+        """Scores of perturbed rows on some scales."""
+        flat, owner = moved.flatten(0, 1), self._owner(moved.shape[1])
+        flat_scores = self.session.scores_on(scales, lambda start, stop: flat[start:stop], owner, self.task.target)
+        return [scores.reshape(moved.shape[:2]) for scores in flat_scores]
 
-def _elements(
-    problem: Attributed, rows: slice, chosen: Shaped[Tensor, "b draws features"]
-) -> Shaped[Tensor, "b draws *some"]:
-    """From chosen features to chosen elements."""
-    owner = torch.arange(rows.start, rows.stop, device=chosen.device).repeat_interleave(chosen.shape[1])
-    flat = problem.features.expand(chosen.flatten(0, 1), owner)
-    return flat.reshape(*chosen.shape[:2], *flat.shape[1:])
+    def predict(self, which: slice, weights: Shaped[Tensor, "b draws m"], out: Float[Tensor, "b k draws"]) -> None:
+        """Predicted effects: attributions against the perturbation's elements, or against its chosen features."""
+        problem = self.task.problem
+        attributions = problem.stacked(which, self.rows).to(self.session.device)
+        if self.draws.effect == "dot":
+            attributions = spread(attributions, tuple(problem.inputs.shape[1:])).flatten(2)
+        else:
+            attributions = problem.features.reduce(attributions, self.rows)
+        by_input = attributions.to(out.dtype).transpose(0, 1).contiguous()  # the place in memory may change a last bit
+        torch.bmm(by_input, weights.to(out.dtype).transpose(1, 2), out=out)
 
+    def _removed(self, mask: Shaped[Tensor, "b draws *some"], part: slice) -> Shaped[Tensor, "b each *shape"]:
+        """What chosen elements become, draw by draw; of a replacement that is drawn itself, each draw in its turn."""
+        task, device, count = self.task, self.session.device, part.stop - part.start
+        if task.moves.setwise:
+            owner = self._owner(count)
+            context = task.context(self.rows, device).at(owner - self.rows.start)
+            removed = task.removable(mask.bool().flatten(0, 1).expand(context.values.shape), owner)
+            rows_without = torch.where(removed, task.moves.fill(context, removed), context.values)
+            return rows_without.reshape(len(self.inputs), count, *rows_without.shape[1:])
+        repeats = task.moves.repeats
+        each = torch.stack([replace(task, draw=draw).replaced(self.rows, device) for draw in range(repeats)], dim=1)
+        return each[:, torch.arange(part.start, part.stop, device=each.device) % repeats] if repeats > 1 else each
 
-def _removed(
-    session: Session, task: Task, rows: slice, mask: Shaped[Tensor, "b draws *some"], part: slice
-) -> Shaped[Tensor, "b each *shape"]:
-    """What chosen elements become, draw by draw; of a replacement that is drawn itself, each draw in its turn."""
-    inputs, count = rows.stop - rows.start, part.stop - part.start
-    if task.moves.setwise:
-        at = torch.arange(inputs, device=session.device).repeat_interleave(count)
-        context = task.context(rows, session.device).at(at)
-        chosen = mask.bool().flatten(0, 1).expand(context.values.shape)
-        removed = task.removable(chosen, at + rows.start)
-        rows_without = torch.where(removed, task.moves.fill(context, removed), context.values)
-        return rows_without.reshape(inputs, count, *rows_without.shape[1:])
-    repeats = task.moves.repeats
-    each = torch.stack([replace(task, draw=draw).replaced(rows, session.device) for draw in range(repeats)], dim=1)
-    return each[:, torch.arange(part.start, part.stop, device=each.device) % repeats] if repeats > 1 else each
+    def _chosen(self, start: int, count: int) -> Bool[Tensor, "b draws features"] | None:
+        """The features of each draw; None means all of them."""
+        features, keys = self.task.problem.features, self._keys("subset")
+        if self.draws.subset is not None:
+            counts = features.counts(self.rows).to(self.inputs.device)
+            return noise.subsets(keys, start, count, features.most, self.draws.subset, counts)
+        if self.draws.perturbation == "gaussian":
+            return None
+        share = noise.uniforms(self._keys("share"), start, count, 1)
+        return noise.uniforms(keys, start, count, features.most) < share
 
+    def _keys(self, purpose: str) -> Int[Tensor, " b"]:
+        fixed = self.task.problem.given.fixed(self.rows)
+        held = None if fixed is None else fixed.to(self.inputs.device)
+        return noise.input_keys(self.inputs, self.draws.seed, purpose, held)
 
-def _choose(
-    problem: Attributed, draws: Draws, rows: slice, inputs: Tensor, start: int, count: int
-) -> Bool[Tensor, "b draws features"] | None:
-    """Choose the features of each draw; None means all of them."""
-    features = problem.features.most
-    keys = _keys(problem, draws, rows, inputs, "subset")
-    if draws.subset is not None:
-        counts = problem.features.counts(rows).to(inputs.device)
-        return noise.subsets(keys, start, count, features, draws.subset, counts)
-    if draws.perturbation == "gaussian":
-        return None
-    share = noise.uniforms(_keys(problem, draws, rows, inputs, "share"), start, count, 1)
-    return noise.uniforms(keys, start, count, features) < share
-
-
-def _keys(problem: Attributed, draws: Draws, rows: slice, inputs: Tensor, purpose: str) -> Int[Tensor, " b"]:
-    fixed = problem.given.fixed(rows)
-    return noise.input_keys(inputs, draws.seed, purpose, None if fixed is None else fixed.to(inputs.device))
-
-
-def _scores(
-    session: Session, task: Task, moved: Shaped[Tensor, "b draws *shape"], rows: slice
-) -> list[Float[Tensor, "b draws"]]:
-    """Scores of perturbed rows, and their logits where the task follows them."""
-    height, count = moved.shape[:2]
-    flat = moved.flatten(0, 1)
-    owner = torch.arange(rows.start, rows.stop, device=session.device).repeat_interleave(count)
-    scales: tuple[Scale, ...] = (session.output,) if task.logits is None else (session.output, "logit")
-    flat_scores = session.scores_on(scales, lambda start, stop: flat[start:stop], owner, task.target)
-    return [scores.reshape(height, count) for scores in flat_scores]
-
-
-def _predict(
-    session: Session,
-    problem: Attributed,
-    draws: Draws,
-    rows: slice,
-    which: slice,
-    weights: Shaped[Tensor, "b draws m"],
-    out: Float[Tensor, "b k draws"],
-) -> None:
-    """Predicted effects: attributions against the perturbation's elements, or against its chosen features."""
-    attributions = problem.stacked(which, rows).to(session.device)
-    if draws.effect == "dot":
-        attributions = spread(attributions, tuple(problem.inputs.shape[1:])).flatten(2)
-    else:
-        attributions = problem.features.reduce(attributions, rows)
-    by_input = attributions.to(out.dtype).transpose(0, 1).contiguous()  # how rows lie in memory may change a last bit
-    torch.bmm(by_input, weights.to(out.dtype).transpose(1, 2), out=out)
+    def _owner(self, count: int) -> Int[Tensor, " m"]:
+        """The input of each row, where there are so many rows of each."""
+        numbers = torch.arange(self.rows.start, self.rows.stop, device=self.session.device)
+        return numbers.repeat_interleave(count)

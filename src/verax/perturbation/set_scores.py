@@ -24,7 +24,7 @@ _PIECE = 1 << 19  # elements of the rows that are made at a time
 
 
 def score_sets(session: Session, task: Task, block: Block, sets: Int[Tensor, "b jobs"]) -> Float[Tensor, "b jobs"]:
-    """Score removed sets, asking the model once for each distinct row of an input.
+    """Score removed sets; the model is run once on each distinct row of an input.
 
     Features that already equal their baseline are left out of the sets: removing them changes nothing.
     """
@@ -53,10 +53,7 @@ def score_sets(session: Session, task: Task, block: Block, sets: Int[Tensor, "b 
 
 
 def in_large_pieces(build: BuildRows, count: int, size: int) -> BuildRows:
-    """Make many rows at a time and hand them out batch by batch: fewer calls, and enough work for all cores.
-
-    Rows are handed out once, because a model may overwrite them; asked for again, they are made again.
-    """
+    """Make many rows at a time and hand them out batch by batch, once, because a model may overwrite them."""
     rows, begin, done = torch.empty(0), 0, 0
 
     def batch(start: int, stop: int) -> Tensor:
@@ -72,11 +69,8 @@ def in_large_pieces(build: BuildRows, count: int, size: int) -> BuildRows:
 def sorted_keys(
     keys: Int[Tensor, "b jobs"], bits: int
 ) -> tuple[Int[Tensor, " all"], Int[Tensor, " all"], Int[Tensor, " all"]]:
-    """Sort the keys of each input, one input after the other; also say which input, and where in the flattened keys.
-
-    On a CPU, keys that leave room for it are put behind the number of their input and sorted in one go: torch sorts a
-    flat array of whole numbers by their digits, the faster the shorter they are.
-    """
+    """Sort the keys of each input, one input after the other; also say which input, and where in the flattened keys."""
+    # on a CPU, behind the number of their input, in one go: torch sorts a flat array by digits, the shorter the faster
     count, jobs = keys.shape
     needed = bits + (count - 1).bit_length()
     if keys.device.type == "cpu" and needed < 64:
@@ -122,32 +116,31 @@ class SetScoreCache:
         self._add(ends, torch.cat((task.clean[rows].to(replaced), replaced)))
 
     def score(self, block: Block, removals: Sequence[RemovedSets]) -> Float[Tensor, "b jobs"]:
-        """Score the sets of all removals, asking the model only for those that are not known."""
+        """Score the sets of all removals; the model is run on those that are not known."""
         digests = torch.cat([removal.digests(self.words) for removal in removals], dim=1) + self.salt
-        return self.find(digests, lambda jobs: self._ask(block, removals, jobs))
+        return self.find(digests, lambda jobs: self._run(block, removals, jobs))
 
-    def find(self, digests: Int[Tensor, "*jobs"], ask: Callable[[Tensor], Tensor]) -> Float[Tensor, "*jobs"]:
-        """Look up the scores of salted digests.
-
-        Args:
-            digests: Of removed sets.
-            ask: Scores some of the sets, given their numbers among all: those that are not known.
-        """
+    def find(self, digests: Int[Tensor, "*jobs"], score: Callable[[Tensor], Tensor]) -> Float[Tensor, "*jobs"]:
+        """Scores of sets by their salted digests; ``score`` scores those that are not known, given their numbers."""
         ordered, position = digests.flatten().sort()
         fresh = torch.ones_like(ordered, dtype=torch.bool)
         fresh[1:] = ordered[1:] != ordered[:-1]
         fresh &= self.digests[self._place(ordered)] != ordered
         chosen = fresh.nonzero()[:, 0]  # the one moment at which a GPU is waited for
-        self._add(ordered[chosen], ask(position[chosen]))
+        self._add(ordered[chosen], score(position[chosen]))
         self.session.counts.rows_spared += digests.numel() - len(chosen)
         return self.scores[self._place(digests)]
 
-    def _ask(self, block: Block, removals: Sequence[RemovedSets], jobs: Int[Tensor, " m"]) -> Float[Tensor, " m"]:
+    def _run(self, block: Block, removals: Sequence[RemovedSets], jobs: Int[Tensor, " m"]) -> Float[Tensor, " m"]:
         """Run the model on some of a block's jobs, which are numbered input by input."""
         session, task = self.session, self.task
         rows = PerturbedRows(session, task, block)
-        ranks = [removal.ranks() for removal in removals]
-        line, bound, least = (part.flatten()[jobs] for part in _lines(removals, [len(rank) for rank in ranks]))
+        lines, ranks, before = [], [removal.ranks() for removal in removals], 0
+        for removal, ranked in zip(removals, ranks, strict=True):  # lines are counted through the ranks of all
+            line, bound, least = removal.lines()
+            lines.append((line + before, bound, least))
+            before += len(ranked)
+        line, bound, least = (torch.cat(parts, dim=1).flatten()[jobs] for parts in zip(*lines, strict=True))
         places = torch.cat(ranks)
         row = jobs // sum(removal.jobs for removal in removals)
 
@@ -164,13 +157,3 @@ class SetScoreCache:
     def _place(self, digests: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
         """Where a digest is among those known, if it is."""
         return torch.searchsorted(self.digests, digests).clamp(max=len(self.digests) - 1)
-
-
-def _lines(removals: Sequence[RemovedSets], heights: Sequence[int]) -> list[Tensor]:
-    """The lines, bounds and sides of all removals' jobs, with lines counted through the ranks of all."""
-    lines, before = [], 0
-    for removal, height in zip(removals, heights, strict=True):
-        line, bound, least = removal.lines()
-        lines.append((line + before, bound, least))
-        before += height
-    return [torch.cat(parts, dim=1) for parts in zip(*lines, strict=True)]

@@ -18,7 +18,7 @@ from verax.core.warn import warn
 from verax.evaluation.result import Evaluation
 from verax.statistics.anytime import BettingTest
 from verax.statistics.intervals import Estimate
-from verax.statistics.totals import ScoreSums
+from verax.statistics.sums import ScoreSums
 
 _SETTINGS = ("metric", "attribution", "higher_is_better", "rate", "reference", "chance")
 FEWEST = 100  # rows of a reference, whose mean is taken for about normal

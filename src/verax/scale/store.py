@@ -16,7 +16,7 @@ from verax.core.packages import __version__
 from verax.metrics.about import fact_line
 from verax.metrics.base import Metric
 from verax.statistics.intervals import LEVEL, Estimate
-from verax.statistics.totals import ScoreSums
+from verax.statistics.sums import ScoreSums
 
 _LOG = logging.getLogger("verax.lakes")
 MANIFEST = "lake.json"

@@ -13,7 +13,7 @@ from torch import Tensor
 from verax.core.arguments import checked_level
 from verax.core.shapes import Float
 from verax.statistics.intervals import LEVEL, Estimate, t_quantile
-from verax.statistics.totals import UNIT, ScoreSums, exact_sum
+from verax.statistics.sums import UNIT, ScoreSums, exact_sum
 
 _STAKES = 0.9 * 0.5 ** np.arange(30.0)  # shares of the largest that cannot lose all; the smaller, for the more rows
 _LOG_SHARES = -np.log((np.arange(30.0) + 1) * (np.arange(30.0) + 2))  # of the capital on each; together below 1
@@ -125,11 +125,9 @@ class AnytimeSums(ScoreSums):
 
 
 def mean_below(scores: Float[Tensor, " n"], bound: float, known: ScoreRange, level: float = LEVEL) -> bool:
-    """Whether the mean of scores is surely below a bound; it may be asked again after every further score.
+    """Whether the mean of scores is surely below a bound, by the bets of ``AnytimeSums``, score by score.
 
-    By the bets of ``AnytimeSums``, score by score: whether the interval at this level ends below the bound. Where all
-    scores are alike and nothing else is known of their range, nothing is sure. At most ``(1 - level) / 2`` of such
-    tests are ever wrong, however often they are asked.
+    At most ``(1 - level) / 2`` of such tests are ever wrong, however often they are repeated as scores come.
     """
     checked_level(level)
     if not known.width:
@@ -175,11 +173,7 @@ class _Moments:
 
 
 def _reach_below(mean: float, moments: _Moments, needed: float) -> float:
-    """How far below the mean of scores from 0 to 1 the interval reaches: to where bets on a higher mean win enough.
-
-    The true capital falls with the mean that is bet against, so that where its bound is large enough once, all means
-    below are excluded.
-    """
+    """How far below the mean of scores from 0 to 1 the interval reaches: to where bets on a higher mean win enough."""
     if not mean > 0:
         return 0.0
     inside, outside, distances = 0.0, mean, mean * _DISTANCES
@@ -227,9 +221,7 @@ class BettingTest:
     def from_sums(cls, sums: ScoreSums, floor: float, ceiling: float, rate: float) -> "BettingTest":
         """The test against a reference of which sums and range are known."""
         if not floor < ceiling:
-            raise ValueError(
-                f"reference: all {sums.count} scores are {floor:.4g}, so that no fall can be told from it."
-            )
+            raise ValueError(f"reference: all {sums.count} scores are {floor:.4g}, so that no fall can be detected.")
         reach = t_quantile(1 - rate / 2, sums.count - 1) * math.sqrt(sums.variance / sums.count)
         return cls(floor, ceiling, sums.mean - reach, rate / 2)
 

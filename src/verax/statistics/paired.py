@@ -15,7 +15,7 @@ from verax.statistics.intervals import LEVEL, Estimate, estimates, t_quantile
 
 _ROUNDING = 1e-6  # of a score; models compute in single precision
 POWER = 0.95
-_MOST = 1 << 30  # inputs; what needs more is never found
+_MOST = 1 << 30  # inputs; more are never enough
 
 
 def paired_difference(

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,12 +43,8 @@ class ScoreSums:
         return cls(len(known), exact_sum(values), exact_sum(values * values), int((~known).sum()))
 
     def __add__(self, other: "ScoreSums") -> "ScoreSums":
-        return ScoreSums(
-            self.count + other.count,
-            self.total + other.total,
-            self.squares + other.squares,
-            self.unknown + other.unknown,
-        )
+        both = self.total + other.total, self.squares + other.squares
+        return ScoreSums(self.count + other.count, *both, self.unknown + other.unknown)
 
     @property
     def mean(self) -> float:
@@ -111,23 +106,13 @@ class QuantileSketch:
         value = self.sketch.get_quantile_value(share)
         return float("nan") if value is None else float(value)
 
-    def merged(self, *others: "QuantileSketch") -> "QuantileSketch":
+    def merged(self, other: "QuantileSketch") -> "QuantileSketch":
         """The sketch of all scores together."""
         whole = copy.deepcopy(self)
-        for other in others:
-            whole.sketch.merge(other.sketch)
+        whole.sketch.merge(other.sketch)
         return whole
 
 
 def sketches() -> Any:
     """The library of sketches, or how to install it."""
     return optional_package("ddsketch", "verax[stream]", "quantiles")
-
-
-def merged_sketches(
-    first: Iterable[QuantileSketch] | None, second: Iterable[QuantileSketch] | None
-) -> tuple[QuantileSketch, ...] | None:
-    """Sketches of equal places merged; None where one side has none."""
-    if first is None or second is None:
-        return None
-    return tuple(sketch.merged(other) for sketch, other in zip(first, second, strict=True))

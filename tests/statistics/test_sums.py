@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verax.statistics.intervals import estimates
-from verax.statistics.totals import ScoreSums
+from verax.statistics.sums import ScoreSums
 
 finite = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e140, max_value=1e140)
 
