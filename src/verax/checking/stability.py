@@ -84,26 +84,26 @@ def neighbours(problem: Problem, rows: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
     Distances are Euclidean, of amounts in standard deviations, of categories 1 where they differ. Beyond 4,096 inputs,
     neighbours are looked for among as many of them, drawn at random.
     """
-    values = problem.inputs.flatten(1).double().cpu()
     pool = noise.input_keys(problem.inputs.cpu(), 0, "neighbours").argsort(stable=True)[:_POOL].sort().values
     scored, place = np.unique(torch.cat((pool, rows)).numpy(), return_inverse=True)
     part = problem[scored]
     scores, classes = part.scores().double().cpu()[place], part.classes.cpu()[place]
     pool_scores, pool_classes = scores[: len(pool)], classes[: len(pool)]
-    spread = values.nan_to_num().std(0, correction=0).clamp(min=1e-12)
-    codes = problem.given.codes
-    category = torch.zeros(values.shape[1], dtype=torch.bool) if codes is None else codes.flatten().cpu()
-    amounts, categories = (values / spread)[:, ~category].nan_to_num(), values[:, category]
     probability = problem.output == "probability" and problem.scorer.adapter.returns != "values"
     reach = _SAME_SCORE * (1.0 if probability else float(pool_scores.max() - pool_scores.min()))
-    height = max(1, _ELEMENTS // (len(pool) * values.shape[1]))
+    of_pool = problem.inputs[pool].flatten(1).double().cpu()
+    spread = of_pool.nan_to_num().std(0, correction=0).clamp(min=1e-12)
+    codes = problem.given.codes
+    category = torch.zeros(of_pool.shape[1], dtype=torch.bool) if codes is None else codes.flatten().cpu()
+    amounts, categories = (of_pool / spread)[:, ~category].nan_to_num(), of_pool[:, category]
     nearest_parts = []
-    for some in pieces(len(rows), height):
-        which, beside = rows[some, None], slice(len(pool) + some.start, len(pool) + some.stop)
-        apart = (amounts[which] - amounts[pool]).square().sum(-1)
-        apart += (categories[which] != categories[pool]).sum(-1)
+    for some in pieces(len(rows), max(1, _ELEMENTS // max(1, of_pool.numel()))):
+        which, beside = rows[some], slice(len(pool) + some.start, len(pool) + some.stop)
+        values = problem.inputs[which].flatten(1).double().cpu()
+        apart = ((values / spread)[:, None, ~category].nan_to_num() - amounts).square().sum(-1)
+        apart += (values[:, None, category] != categories).sum(-1)
         allowed = (scores[beside, None] - pool_scores).abs() <= reach
-        allowed &= (classes[beside, None] == pool_classes) & (which != pool)
+        allowed &= (classes[beside, None] == pool_classes) & (which[:, None] != pool)
         nearest = pool[apart.masked_fill(~allowed, torch.inf).argmin(1)]
         nearest_parts.append(nearest.where(allowed.any(1), -1))
     return torch.cat(nearest_parts)
