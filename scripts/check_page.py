@@ -72,7 +72,7 @@ def reasons() -> str:
         "Seeds change reasons: of the validation applicants of HELOC, so many have other top four reasons under "
         f"another seed than under seed 0 ({table['seeds'][0]} seeds; the paper's perceptron, contributions to the "
         'log-odds of "Bad"; KernelShap of before it searched for interactions of three; '
-        '`python scripts/heloc_reasons.py --data heloc.csv --out docs/results/heloc-reasons.csv`):'
+        "`python scripts/heloc_reasons.py --data heloc.csv --out docs/results/heloc-reasons.csv`):"
     )
     return f"{text}\n\n{heloc_reasons.markdown(table)}"
 
