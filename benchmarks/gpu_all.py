@@ -35,7 +35,7 @@ import torch
 from PIL import Image
 
 from verax.datasets import load_isic
-from verax.study.store import versions
+from verax.study.study import versions
 
 HERE = Path(__file__).parent
 MODELS = {"linear": ("--recipe", "balanced"), "inception": ()}

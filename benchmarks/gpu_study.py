@@ -22,12 +22,11 @@ import torch
 
 from verax.core.engine import Processes
 from verax.study.engine import StudyWork, shares, study_engine
-from verax.study.progress import Watcher, watching
-from verax.study.run import complete
+from verax.study.explained_models import Machine
+from verax.study.run import Watcher, complete, watching
 from verax.study.spec import load_spec
-from verax.study.store import Store, read_facts, versions
-from verax.study.study import Study, prepare
-from verax.study.study_data import Machine
+from verax.study.store import Store, read_facts
+from verax.study.study import Study, prepare, versions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 from verax.study.units import Unit
 from verax.study.verify import verify, write_verdict

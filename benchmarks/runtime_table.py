@@ -28,7 +28,7 @@ from verax.models import load
 from verax.paper.models import MLP, InceptionV1
 from verax.scoring.inference import DTYPES
 from verax.scoring.model_files.saved import Architecture
-from verax.study.store import versions
+from verax.study.study import versions
 
 CASES: dict[str, Sequence[Any]] = {
     "Infidelity": (Infidelity(),),

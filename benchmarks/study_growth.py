@@ -20,16 +20,15 @@ import polars as pl
 import torch
 
 import verax.study.run
-from verax.report.study_report import write_study_report
+from verax.report.page import write_study_report
 from verax.scoring.meter import Cost, Rows
-from verax.study.cache import Cache
 from verax.study.compute import compute
+from verax.study.explained_models import Machine
 from verax.study.plan import plan_of
 from verax.study.results import read_results
 from verax.study.spec import StudySpec, parse_spec
-from verax.study.store import Store, parquet, versions
-from verax.study.study import Study, open_study, prepare
-from verax.study.study_data import Machine
+from verax.study.store import Cache, Store, parquet
+from verax.study.study import Study, open_study, prepare, versions
 
 SIZES = (625, 1250, 2500, 5000)
 HERE = Machine()
@@ -39,7 +38,7 @@ def main() -> None:
     options = common.arguments(__doc__)
     common.print_header("Growth of a study's bookkeeping")
     sizes = [size // (25 if options.quick else 1) for size in SIZES]
-    verax.study.run.write_study_report = lambda study: study.store.folder  # type: ignore[assignment]
+    verax.study.run.write_report = lambda study, workers: study.store.folder
     measured(sizes[0] // 5)  # whatever happens at the first call only
     seconds = {str(size): measured(size) for size in sizes}
     for name in seconds[str(sizes[0])]:

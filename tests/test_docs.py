@@ -40,7 +40,7 @@ EVERY_PAGE = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
 @pytest.fixture
 def my_study(tmp_path, monkeypatch):
     """The study of the page about studies, as its spec says, on data and a model that a reader would bring."""
-    monkeypatch.setattr("verax.study.run.write_study_report", lambda study, workers: Path("report.html"))  # slow
+    monkeypatch.setattr("verax.study.run.write_report", lambda study, workers: Path("report.html"))  # slow
     numbers = np.random.default_rng(0).normal(size=(30, 4))
     np.savez(tmp_path / "my-data.npz", inputs=numbers, labels=(numbers[:, 0] > 0).astype(int))
     train_shipped("linear", load_file(tmp_path / "my-data.npz"), tmp_path / "linear.safetensors", epochs=2)

@@ -153,7 +153,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         "an unknown spec": ("study run paper --out {new}", "SPEC: expected demo, paper-heloc, paper-isic"),
         "a missing spec": ("study run {new}.toml --out {new}", "{new}.toml"),
         "a damaged spec": ("study run {junk.toml} --out {new}", "junk.toml: no TOML"),
-        "an unknown key": ("study run {key.toml} --out {new}", "colour: no such key; there are"),
+        "an unknown key": ("study run {key.toml} --out {new}", "colour: no such key; expected one of"),
         "no inputs": (f"{STUDY} --limit 0", "Invalid value for '--limit'"),
         "missing data": ("study run paper-heloc --data {new}.csv --out {new}", "{new}.csv"),
         "unknown columns": ("study run paper-heloc --data {x.csv} --out {new}", "x.csv"),
@@ -228,7 +228,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _checks(world)
     _specs(world)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("verax.study.run.write_study_report", lambda study, workers: study.store.folder / "report.html")
+        patch.setattr("verax.study.run.write_report", lambda study, workers: study.store.folder / "report.html")
         patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
         ran(spec(_small()), world / "study")
     for name in ("damaged", "changed", "bereft", "unbegun", "other"):

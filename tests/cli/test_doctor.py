@@ -69,16 +69,16 @@ def test_a_package_that_is_there_but_broken(requires: list[str], monkeypatch: py
         raise OSError("libtorch.so: cannot open shared object file\nmore")
 
     monkeypatch.setattr("importlib.import_module", broken)
-    assert doctor.package(Requirement("numpy"), load=True).problem == (
+    assert doctor.package(Requirement("numpy"), load=True)["problem"] == (
         "cannot be imported: libtorch.so: cannot open shared object file"
     )
-    assert not doctor.package(Requirement("numpy")).problem
+    assert not doctor.package(Requirement("numpy"))["problem"]
 
 
 def test_a_marker_of_another_system_is_no_extra() -> None:
     found = doctor.examine(["nobodys-package; sys_platform == 'abacus'", "numpy; python_version >= '3'"])
-    assert [one.name for one in found.packages] == ["numpy"]
-    assert found.extras == ()
+    assert [package["name"] for package in found["packages"]] == ["numpy"]
+    assert found["extras"] == []
 
 
 def test_json(requires: list[str]) -> None:
@@ -125,7 +125,7 @@ def test_a_missing_extra_is_named_before_any_work(requires: list[str]) -> None:
 
 def test_every_requirement_of_the_project_can_be_imported() -> None:
     """The names of modules differ from those of packages; a new one must be known."""
-    assert doctor.examine(PROJECT["dependencies"]).problems == []
+    assert doctor.examine(PROJECT["dependencies"])["problems"] == []
 
 
 def test_from_source_without_an_installation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from verax.cli.complete import METRICS
 from verax.data.catalogue import names
 from verax.models import save
 from verax.paper.models import Linear
-from verax.study.progress import watching
+from verax.study.run import watching
 
 RUN = CliRunner()
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "use-the-command-line.md"
@@ -175,7 +175,7 @@ def test_the_progress_bar_has_no_colours_if_none_are_wanted(monkeypatch: pytest.
         screen = Terminal()
         monkeypatch.setattr("sys.stderr", screen)
         with watching(3) as watcher:
-            watcher.done(10)
+            watcher(10)
             watcher.log("a line")
         codes = ";".join(re.findall(r"\x1b\[([0-9;]+)m", screen.getvalue())).split(";")
         return {code for code in codes if code.startswith(("3", "4", "9"))}

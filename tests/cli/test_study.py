@@ -38,7 +38,7 @@ def _quick() -> Iterator[None]:
     """Half a second for each input, without measuring the pace; and no report, which takes longer than the study."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.5)
-        patch.setattr("verax.study.run.write_study_report", lambda study, workers: study.store.folder / "report.html")
+        patch.setattr("verax.study.run.write_report", lambda study, workers: study.store.folder / "report.html")
         yield
 
 
@@ -116,7 +116,5 @@ def test_verify(copied: Path) -> None:
 
 
 def test_a_report(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "verax.report.study_report.write_study_report", lambda study: study.store.folder / "report.html"
-    )
+    monkeypatch.setattr("verax.report.page.write_study_report", lambda study: study.store.folder / "report.html")
     assert facts("study", "report", copied) == {"study": "small", "report": str(copied / "report.html")}

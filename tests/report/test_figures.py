@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from report.synthetic import examples, renamed, study, without
-from verax.report import boxes, scatter, sweeps, write_figures
+from verax.report import configuration_charts, sweeps, write_figures
 from verax.report.html import fixed_style
 from verax.report.view import View
 from verax.study.tables import COSTS_SCHEMA, UNCERTAINTY_SCHEMA, Example, Tables, empty, scores_schema
@@ -65,7 +65,7 @@ def test_settings_of_the_user_are_left_alone(tables: Tables, tmp_path: Path) -> 
 
 
 def test_whiskers_reach_the_extremes(view: View) -> None:
-    drawn = boxes.figure(view, view.tables.metric("dpc_signed"))
+    drawn = configuration_charts.box_figure(view, view.tables.metric("dpc_signed"))
     for model, ax in zip(view.models, drawn.axes, strict=True):
         assert ax.get_title() == model
         wanted = view.boxes(view.tables.metric("dpc_signed")).filter(pl.col("model") == model)
@@ -74,7 +74,7 @@ def test_whiskers_reach_the_extremes(view: View) -> None:
 
 
 def test_lines_join_the_variants_of_the_same_settings(view: View) -> None:
-    for ax in boxes.paired_figure(view, view.tables.metric("pc")).axes:
+    for ax in configuration_charts.paired_figure(view, view.tables.metric("pc")).axes:
         values = view.summary.filter(pl.col("model") == ax.get_title())
         one = "IntegratedGradients(baseline='max', multiply_by_inputs={}, points=64)"
         pair = [values.filter(pl.col("configuration") == one.format(side))["pc"].item() for side in (True, False)]
@@ -82,7 +82,7 @@ def test_lines_join_the_variants_of_the_same_settings(view: View) -> None:
 
 
 def test_scatter_marks_the_pareto_set(view: View) -> None:
-    for ax in scatter.figure(view, lime=True).axes:
+    for ax in configuration_charts.scatter_figure(view, lime=True).axes:
         usual, nothing, best = (len(part.get_offsets()) for part in ax.collections)
         model = ax.get_title().split(",")[0]
         assert best == view.pareto_set.filter(pl.col("model") == model).height

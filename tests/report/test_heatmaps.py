@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from verax.report.attributions import LARGEST, grey_image, heat_map
+from verax.report.example_charts import LARGEST, grey_image, heat_map
 
 
 def pixels(uri: str) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The paper's figures over several studies: all models in one figure each."""
 
 import re
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import polars as pl
 import pytest
 
 from report.synthetic import study
-from verax.report.page import write_joint_figures
 from verax.report.view import View
-from verax.study.tables import Tables, joined
+from verax.study.tables import Tables
 
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "draw_paper.py"))
+joined, write_joint_figures = SCRIPT["joined"], SCRIPT["write_joint_figures"]
 HELOC, ISIC = "HELOC-Linear", "ISIC-Linear"
 METHODS = [
     "Gradient",

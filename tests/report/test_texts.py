@@ -45,7 +45,7 @@ def test_the_most_and_the_least_faithful_stand_side_by_side(comparison: Comparis
         assert [one["name"] for one in columns] == [ranking[0].name, ranking[-1].name]
         assert [one["role"] for one in columns] == ["most faithful", "least faithful"]
         for one in columns:
-            assert "".join(word.space + word.text for word in one["words"]) == TEXTS[row]
+            assert "".join(word["space"] + word["text"] for word in one["words"]) == TEXTS[row]
 
 
 def test_tokens_have_the_colour_of_their_attribution(inputs: Any) -> None:
@@ -56,15 +56,15 @@ def test_tokens_have_the_colour_of_their_attribution(inputs: Any) -> None:
     assert found is not None
     assert not found["several"]
     words = found["texts"][0][0]["words"]
-    assert [(word.text, word.share, word.side) for word in words] == [
+    assert [(word["text"], word["share"], word["side"]) for word in words] == [
         ("A", "1.00", "against"),
         ("good", "0.50", "for"),
         ("film", "0.00", ""),
         ("&", "0.25", "for"),
         ("<script>alert(1)</script>", "0.00", ""),
     ]
-    assert words[0].value == "\N{MINUS SIGN}2"
-    assert words[2].space == "  "
+    assert words[0]["value"] == "\N{MINUS SIGN}2"
+    assert words[2]["space"] == "  "
 
 
 def test_texts_and_names_stay_text(comparison: Comparison) -> None:

@@ -20,7 +20,7 @@ def _quick(patch: pytest.MonkeyPatch, report: bool, pace: bool) -> None:
         return Path(study.store.folder / "report.html")
 
     if not report:
-        patch.setattr("verax.study.run.write_study_report", no_report)
+        patch.setattr("verax.study.run.write_report", no_report)
     if not pace:
         patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
 

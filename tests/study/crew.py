@@ -13,15 +13,15 @@ from pathlib import Path
 
 import verax.study.run
 from study.forking import without_pace
-from verax.study.progress import Watcher
+from verax.study.run import Watcher
 from verax.study.spec import parse_spec
 
 
 class Waiting(Watcher):
     """A watcher that does not come back from the first unit."""
 
-    def done(self, rows: int) -> None:
-        while True:
+    def __call__(self, event: str | int) -> None:
+        while isinstance(event, int):
             time.sleep(60)
 
 

@@ -51,7 +51,7 @@ def _run(content: dict[str, Any], order: dict[str, Any]) -> NoReturn:
         torch.set_num_threads(1)
         if order.get("event") is not None:
             _fail_at(order["event"], order.get("into"), order.get("errno"))
-        setattr(verax.study.run, "write_study_report", lambda study, workers: study.store.folder / "report.html")  # noqa: B010
+        setattr(verax.study.run, "write_report", lambda study, workers: study.store.folder / "report.html")  # noqa: B010
         setattr(verax.study.plan, "_seconds_per_input", lambda *arguments: 0.0)  # noqa: B010
         verax.study.run.run_study(parse_spec(content, "doomed"), order["folder"], log=lambda line: None)
         code = 0

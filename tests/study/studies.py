@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 
+from verax.study.explained_models import Machine
 from verax.study.run import Finished, run_study
 from verax.study.spec import StudySpec, parse_spec
-from verax.study.study_data import Machine
 
 TABLE_METHODS: list[dict[str, Any]] = [
     {"method": "Gradient"},

@@ -142,7 +142,7 @@ def test_another_study_in_the_directory_is_told(toml: Path, finished: Path) -> N
     toml.write_text(toml.read_text().replace("samples = 16", "samples = 15", 1))
     found = told("study", "run", toml, "--out", finished)
     assert found.exit_code == 2
-    assert "holds another study: metrics.samples is 16 there and 15 here" in found.stderr
+    assert "holds another study: metrics.samples: expected 16, got 15" in found.stderr
 
 
 def test_a_full_disk_is_told(toml: Path, trained: Path, monkeypatch: pytest.MonkeyPatch, finished: Path) -> None:

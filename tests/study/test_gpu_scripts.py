@@ -15,7 +15,7 @@ import tomli_w
 
 from study.studies import LINEAR, MLP, content, images, ran, same, scores, table, whole
 from verax.paper.models.checkpoints import Epoch
-from verax.study.progress import watching
+from verax.study.run import watching
 from verax.study.study import open_study
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def test_a_study_without_a_first_unit_is_no_study(gpu_study, copied) -> None:
 def test_units_are_counted_until_the_time_is_over(gpu_study) -> None:
     with watching(2) as watcher:
         gpu_study.Deadline(watcher, time.monotonic() + 1000)(5)
-        assert watcher.speed.finished == 1
+        assert watcher.finished == 1
         for event in (5, "LIME"):
             with pytest.raises(gpu_study.OutOfTimeError):
                 gpu_study.Deadline(watcher, time.monotonic() - 1)(event)

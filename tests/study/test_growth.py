@@ -115,7 +115,7 @@ def test_a_name_means_one_metric(trained: Path) -> None:
     ran(asking(["pc"]), trained)
     for metrics in (["pc", DRAWS | {"samples": 17}], [{"metric": "pc", "steps": 3}]):
         with pytest.raises(
-            StoreError, match=r"holds another study: metrics\.list\.(infidelity|pc)\.(samples|steps) is \d+"
+            StoreError, match=r"holds another study: metrics\.list\.(infidelity|pc)\.(samples|steps): expected \d+"
         ):
             ran(asking(metrics), trained)
     assert ran(asking(["pc", DRAWS | {"samples": 17, "as": "more"}]), trained)[0].computed == 3

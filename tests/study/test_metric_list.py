@@ -25,7 +25,6 @@ from verax.perturbation.sampled import Draws, Effects
 from verax.problem.replacement import Toward
 from verax.report.answers import one_line
 from verax.report.view import View
-from verax.study.matrices import matrix
 from verax.study.metrics import MetricsSpec, metrics_of, written
 from verax.study.plan import forecast
 from verax.study.results import read_results
@@ -33,6 +32,7 @@ from verax.study.spec import SpecError, parse_spec
 from verax.study.store import Store, read_facts
 from verax.study.study import Study, open_study
 from verax.study.summary import configurations
+from verax.study.tables import matrix
 from verax.study.verify import verify
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from study.studies import ran, spec, table
-from verax.report.study_report import provenance
+from verax.report.page import provenance
 from verax.study.results import read_results, weak_models
 from verax.study.study import open_study
 

@@ -6,7 +6,7 @@ import pytest
 
 from study.studies import LINEAR, content, ran, table, whole
 from verax.core.display import escape
-from verax.study.progress import Watcher, watching
+from verax.study.run import Watcher, watching
 from verax.study.spec import SpecError, parse_spec
 
 PATHS = [
@@ -66,9 +66,9 @@ def test_progress_prints_nothing_that_a_terminal_obeys(capfd: pytest.CaptureFixt
 
 
 def say(watcher: Watcher) -> None:
-    watcher.family("LIME\x1b]0;title\x07")
+    watcher("LIME\x1b]0;title\x07")
     watcher.log("x\x9b31m\r\u202e")
-    watcher.done(3)
+    watcher(3)
 
 
 def test_what_is_harmless_stays() -> None:

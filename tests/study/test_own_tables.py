@@ -104,7 +104,7 @@ def test_no_perturbed_row_lacks_a_category(tmp_path: Path) -> None:
     model = explained(found)
     seen: list[torch.Tensor] = []
     model.module.register_forward_pre_hook(lambda module, rows: seen.append(rows[0].clone()))
-    problem = model.material.problem(model.scorer(False), slice(0, 4), HERE, background=False)
+    problem = model.problem(slice(0, 4), HERE, background=False)
     metrics = {"pc": "pc", "near": Infidelity(samples=20), "far": Infidelity(samples=20, perturbation="baseline")}
     verax.evaluate(problem, torch.rand(4, 6), metrics)
     towns = torch.cat(seen)[:, 2:]

@@ -1,7 +1,7 @@
 """Plans: what is told before a study starts is what it then costs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,19 @@ from study.studies import HERE, LINEAR, MLP, flip, images, spec, table, whole
 from verax.attribution import Family, Rows, families
 from verax.attribution.gradient import GradientFamily
 from verax.metrics.base import Metric
-from verax.study.cache import Cache
 from verax.study.compute import compute
-from verax.study.explained_models import ExplainedModel
+from verax.study.explained_models import ExplainedModel, Machine
 from verax.study.metrics import MetricsSpec, metrics_of
 from verax.study.plan import Forecast, _place, forecast, plan_of
-from verax.study.plan import total as sum_of
 from verax.study.results import read_results
 from verax.study.run import plan_study, run_study
-from verax.study.store import read_facts
+from verax.study.store import Cache, read_facts
 from verax.study.study import Study, open_study
-from verax.study.study_data import Machine
 from verax.study.units import MOST_INPUTS, Part, chunk_size, units_of
+
+
+def total(forecasts: Sequence[Forecast]) -> Forecast:
+    return sum(forecasts, Forecast(Rows(0), 0, 0, Rows(0)))
 
 
 @pytest.fixture(scope="module")
@@ -197,13 +198,13 @@ def test_rows_alone_are_those_of_a_single_call(study: Study) -> None:
 def test_forecasts_add_up(study: Study) -> None:
     explained, metrics = study.models["Cancer-Linear"], study.metrics
     parts = [forecast(explained, unit.rows, metrics, HERE) for unit in units_of(Part(explained, metrics))]
-    together = sum_of(parts)
+    together = total(parts)
     assert together.guided == sum(one.guided for one in parts)
     assert together.total == Rows(
         sum(one.total.forward for one in parts if one.total),
         sum(one.total.backward for one in parts if one.total),
     )
-    unknown = sum_of([*parts, Forecast(None, 1, 1, None)])
+    unknown = total([*parts, Forecast(None, 1, 1, None)])
     assert unknown.total is None
     assert unknown.unshared is None
 
@@ -241,7 +242,7 @@ def test_the_plan_in_words(study: Study) -> None:
     assert "small: 8 of 8 units to compute" in text
     for name, explained in study.models.items():
         assert f"{name}: {len(explained.configurations)} configurations x {len(explained.inputs)} inputs" in text
-        own = sum_of([forecast(explained, u.rows, study.metrics, HERE) for u in study.units if u.model == name])
+        own = total([forecast(explained, u.rows, study.metrics, HERE) for u in study.units if u.model == name])
         assert own.total is not None
         assert own.unshared is not None
         assert f"at most {own.total.forward:,} rows forward, {own.total.backward:,} of them backward" in text

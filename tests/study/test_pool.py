@@ -19,13 +19,13 @@ from study.forking import Forking
 from study.studies import HERE, ran, same, scores, stamps
 from study.tiny import METHODS, UNITS, finished_here, tiny, tiny_content
 from verax.core.engine import TRIES, Processes, TaskLostError
-from verax.report.study_report import write_study_report
-from verax.study.engine import UNCERTAINTY, StudyWork
+from verax.report.page import write_study_report
+from verax.study.engine import StudyWork
+from verax.study.explained_models import Machine
 from verax.study.plan import Plan, plan_of
-from verax.study.progress import Watcher
+from verax.study.run import Watcher
 from verax.study.spec import parse_spec
 from verax.study.study import Study, open_study
-from verax.study.study_data import Machine
 from verax.study.trust import questions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 
@@ -42,11 +42,11 @@ class Told(Watcher):
     def log(self, line: str) -> None:
         self.lines.append(line)
 
-    def family(self, name: str) -> None:
-        self.families.append(name)
-
-    def done(self, rows: int) -> None:
-        self.rows.append(rows)
+    def __call__(self, event: str | int) -> None:
+        if isinstance(event, str):
+            self.families.append(event)
+        else:
+            self.rows.append(event)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_workers_give_the_same_table_and_the_watcher_is_told(
     assert all(rows > 0 for rows in told.rows)
     assert told.families.count("metrics") == UNITS
     assert len(told.families) > UNITS  # those of methods as well
-    assert told.families.count(UNCERTAINTY) == 1
+    assert told.families.count("uncertainty of Infidelity") == 1
     assert ran(spec, folder, workers=2)[0].computed == 0
     (written,) = (folder / "uncertainty").iterdir()
     found, study = pl.read_parquet(written), open_study(folder)
@@ -108,7 +108,7 @@ def test_another_process_draws_the_same_figures(place: Path, tmp_path: Path, mon
     drawn = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert {"curves-1.svg", "attributions-1.svg"} < drawn.keys()
     shutil.rmtree(folder)
-    monkeypatch.setattr("verax.report.page.draw_examples", lambda *arguments: pytest.fail("not by the other process"))
+    monkeypatch.setattr("verax.report.page._of_examples", lambda *arguments: pytest.fail("not by the other process"))
     write_study_report(study, workers=2)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == drawn
 
@@ -170,9 +170,9 @@ class Killer(Told):
         super().__init__()
         self.times = times
 
-    def family(self, name: str) -> None:
-        self.families.append(name)
-        if len(self.families) <= self.times:
+    def __call__(self, event: str | int) -> None:
+        super().__call__(event)
+        if isinstance(event, str) and len(self.families) <= self.times:
             (worker,) = children(os.getpid())
             os.kill(worker, signal.SIGKILL)
 

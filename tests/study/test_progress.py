@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from verax.study import progress
-from verax.study.progress import Bar, Speed, duration, watching
+from verax.study import run
+from verax.study.plan import duration
+from verax.study.run import Bar, Watcher, watching
 
 
 class Stream(io.StringIO):
@@ -28,7 +29,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
 @pytest.fixture
@@ -48,17 +49,17 @@ def text(stream: io.StringIO) -> str:
 
 
 def test_the_pace_tells_what_is_left(clock: Clock) -> None:
-    speed = Speed(4)
-    assert speed.words() == "measuring the pace"
+    watcher = Watcher(4, Stream())
+    assert watcher.pace() == "measuring the pace"
     clock.now += 30
-    speed.add(3_000)
-    assert speed.words() == "100 rows/s, 2 min left"
+    watcher(3_000)
+    assert watcher.pace() == "100 rows/s, 2 min left"
     clock.now += 30
-    speed.add(9_000)
-    assert speed.words() == "200 rows/s, 60 s left"
-    speed.add(0)
-    speed.add(0)
-    assert speed.words().endswith("0 s left")
+    watcher(9_000)
+    assert watcher.pace() == "200 rows/s, 60 s left"
+    watcher(0)
+    watcher(0)
+    assert watcher.pace().endswith("0 s left")
 
 
 def test_durations_in_words() -> None:
@@ -76,18 +77,18 @@ def test_plain_lines_come_once_a_minute_and_at_the_end(clock: Clock) -> None:
     stream = Stream()
     with watching(3, stream) as watcher:
         assert not isinstance(watcher, Bar)
-        watcher.family("Gradient")
-        watcher.done(100)
+        watcher("Gradient")
+        watcher(100)
         assert stream.getvalue() == ""
         clock.now += 61
-        watcher.family("LimeTabular")
+        watcher("LimeTabular")
         assert stream.getvalue() == "1 of 3 units, 2 rows/s, 2 min left, LimeTabular\n"
-        watcher.family("metrics")
+        watcher("metrics")
         clock.now += 30
-        watcher.done(100)
+        watcher(100)
         assert stream.getvalue().count("\n") == 1
         watcher.log("a file was moved")
-        watcher.done(100)
+        watcher(100)
     assert stream.getvalue().splitlines()[1:] == ["a file was moved", "3 of 3 units, 3 rows/s, 0 s left, metrics"]
     assert "\x1b" not in stream.getvalue()
 
@@ -95,14 +96,14 @@ def test_plain_lines_come_once_a_minute_and_at_the_end(clock: Clock) -> None:
 def test_a_terminal_has_a_bar(terminal: Terminal, clock: Clock) -> None:
     with watching(2, terminal) as watcher:
         assert isinstance(watcher, Bar)
-        watcher.family("Gradient")
+        watcher("Gradient")
         assert watcher.bar.tasks[0].description == "measuring the pace  Gradient"
         clock.now += 10
-        watcher.done(1_000)
+        watcher(1_000)
         assert watcher.bar.tasks[0].completed == 1
         assert watcher.bar.tasks[0].description == "100 rows/s, 10 s left  Gradient"
         watcher.log("[red]x[/red] scores/a.parquet: damaged")
-        watcher.done(1_000)
+        watcher(1_000)
         assert watcher.bar.finished
     shown = text(terminal)
     assert "2/2" in shown
@@ -118,8 +119,8 @@ def test_the_cursor_comes_back_after_an_error(terminal: Terminal) -> None:
 
 def test_nothing_to_do_is_no_trouble(terminal: Terminal) -> None:
     with watching(0, terminal) as watcher:
-        watcher.family("examples")
+        watcher("examples")
     stream = Stream()
     with watching(0, stream) as watcher:
-        watcher.family("examples")
+        watcher("examples")
     assert stream.getvalue() == ""

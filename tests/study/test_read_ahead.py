@@ -1,6 +1,5 @@
 """Units beside a GPU, here on a CPU: the same tables, one unit begun ahead, one written behind, errors raised."""
 
-import contextlib
 import threading
 from pathlib import Path
 
@@ -10,12 +9,12 @@ from study.studies import images, ran, same, scores, spec
 from verax.attribution import segmentation
 from verax.core.ray_engine import Cluster
 from verax.study import engine
-from verax.study.engine import Written, begun_ahead
+from verax.study.engine import begun_ahead
+from verax.study.explained_models import Machine
 from verax.study.spec import StudySpec
-from verax.study.study_data import Machine
 
 ALONE = {"uncertainty": {"inputs": 0}, "examples": 0}
-NO_REPORT = "verax.study.run.write_study_report"
+NO_REPORT = "verax.study.run.write_report"
 
 
 def small() -> StudySpec:
@@ -102,14 +101,6 @@ def test_what_cannot_be_written_stops_the_run_and_keeps_the_rest(
     monkeypatch.setattr(engine, "store", real)
     finished, _ = ran(small(), tmp_path / "study")
     assert finished.computed == 4
-
-
-def test_the_last_work_is_told_even_after_an_error() -> None:
-    told: list[int] = []
-    with contextlib.suppress(KeyError), Written(told.append) as written:
-        written.put(lambda: 1)
-        raise KeyError
-    assert told == [1]
 
 
 def test_units_are_tasks_on_a_cpu_and_shares_on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import verax
 from study.studies import ran, spec, table
 from verax.attribution import Random
-from verax.report.study_report import write_study_report
+from verax.report.page import write_study_report
 from verax.study.run import Finished
 from verax.study.study import open_study
 

@@ -12,7 +12,7 @@ from study.studies import LINEAR, MLP, ran, scores, spec, table
 from verax.datasets import load_breast_cancer
 from verax.study.metrics import metrics_of
 from verax.study.spec import load_spec
-from verax.study.store import FORMAT, Store, StoreError
+from verax.study.store import Store
 from verax.study.study import Study, open_study
 
 GRADIENT = [{"method": "Gradient"}]
@@ -85,17 +85,3 @@ def test_limits_of_metrics_take_the_beginning(trained: Path) -> None:
     has = measured.filter(measured["infidelity"].is_not_null())["input"].to_list()
     assert has == study.models["Cancer-Linear"].rows[:3].tolist()
     assert metrics_of(study.spec.metrics).limits == {"infidelity": 3}
-
-
-def test_a_study_of_the_first_rows_is_told_and_left_alone(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert FORMAT == 2
-    frozen = Store(copied).frozen()
-    with monkeypatch.context() as earlier:
-        earlier.setattr("verax.study.store.FORMAT", 1)
-        Store(copied).freeze(frozen.spec, frozen.facts)
-    before = sorted(path for path in copied.rglob("*") if path.is_file())
-    for use in (lambda: open_study(copied), lambda: ran(frozen.spec, copied)):
-        with pytest.raises(StoreError, match="a study of an earlier version of Verax, which explained the first rows"):
-            use()
-    assert set(before) <= set(copied.rglob("*"))
-    assert not (copied / "set-aside").exists()

@@ -21,11 +21,11 @@ from study.studies import (
     whole,
 )
 from verax.scoring.model_files.saved import load
+from verax.study.explained_models import Machine
 from verax.study.run import run_study
 from verax.study.spec import StudySpec, parse_spec
 from verax.study.store import StoreError
 from verax.study.study import open_study
-from verax.study.study_data import Machine
 
 FEW = [{"method": name} for name in ("Gradient", "SmoothGrad", "DeepLiftSHAP", "LimeTabular", "Random")]
 
@@ -97,14 +97,14 @@ def changed(**settings: Any) -> StudySpec:
 
 
 OTHER_STUDIES = {
-    "name": (changed(name="large"), "name is 'small' there and 'large' here"),
-    "metrics": (changed(metrics={"samples": 17}), "metrics.samples is 16 there and 17 here"),
-    "sigma": (changed(metrics={"samples": 16, "sigma": 0.3}), "metrics.sigma is 0.2 there and 0.3 here"),
-    "examples": (changed(examples=3), "examples is 2 there and 3 here"),
-    "part": (changed(data=[table(LINEAR, MLP, part="test"), images()]), "data.0.part is 'validation' there"),
-    "seed": (changed(data=[table(LINEAR, MLP, seed=1), images()]), "data.0.seed is 0 there and 1 here"),
-    "chunk": (changed(data=[table(LINEAR, MLP, chunk=5), images()]), "data.0.chunk is 4 there and 5 here"),
-    "fewer models": (changed(data=[table(LINEAR), images()]), "data.0.models.1.architecture is 'mlp' there and None"),
+    "name": (changed(name="large"), "name: expected 'small', got 'large'"),
+    "metrics": (changed(metrics={"samples": 17}), "metrics.samples: expected 16, got 17"),
+    "sigma": (changed(metrics={"samples": 16, "sigma": 0.3}), "metrics.sigma: expected 0.2, got 0.3"),
+    "examples": (changed(examples=3), "examples: expected 2, got 3"),
+    "part": (changed(data=[table(LINEAR, MLP, part="test"), images()]), "data.0.part: expected 'validation'"),
+    "seed": (changed(data=[table(LINEAR, MLP, seed=1), images()]), "data.0.seed: expected 0, got 1"),
+    "chunk": (changed(data=[table(LINEAR, MLP, chunk=5), images()]), "data.0.chunk: expected 4, got 5"),
+    "fewer models": (changed(data=[table(LINEAR), images()]), "data.0.models.1.architecture: expected 'mlp', got None"),
     "fewer methods": (changed(data=[table(LINEAR, MLP), images([{"method": "Gradient"}])]), "data.1.attributions"),
     "other order": (changed(data=[images(), table(LINEAR, MLP)]), "data.0"),
 }

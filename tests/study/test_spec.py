@@ -28,7 +28,7 @@ def configurations(loaded: StudySpec) -> list[int]:
 
 
 def test_the_paper_is_shipped() -> None:
-    assert shipped() == ["demo", "paper-heloc", "paper-isic"]
+    assert list(shipped()) == ["demo", "paper-heloc", "paper-isic"]
     assert configurations(load_spec("paper-heloc")) == [775, 775]  # 1,550
     assert configurations(load_spec("paper-isic")) == [1598, 1598]  # 3,196
     assert [data.part for name in ("paper-heloc", "paper-isic") for data in load_spec(name).data] == ["validation"] * 2
@@ -184,7 +184,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a cache that is no number": (at("cache_gib", to=float("nan")), ["cache_gib", "finite"]),
     "less than no cache": (at("cache_gib", to=-1.0), ["cache_gib", "-1.0"]),
     "more resampled than drawn": (at("uncertainty", "sizes", to=[17]), ["uncertainty.sizes", "uncertainty.samples"]),
-    "nothing resampled": (at("uncertainty", "sizes", to=[]), ["uncertainty.sizes", "at least 1"]),
+    "nothing resampled": (at("uncertainty", "sizes", to=[]), ["uncertainty.sizes", "at least one"]),
     "sizes as text": (at("uncertainty", "sizes", to="20"), ["uncertainty.sizes", "'20'"]),
     "one repetition": (at("uncertainty", "independent", to=1), ["uncertainty.independent", "0 or at least 2"]),
     "one resample": (at("uncertainty", "resamples", to=1), ["uncertainty.resamples", "2"]),

@@ -17,11 +17,10 @@ from filelock import FileLock
 from study.studies import flip, scores, whole
 from verax.core.files import Sealed
 from verax.scoring.meter import Cost, Rows
-from verax.study.cache import Cache
 from verax.study.results import read_results
 from verax.study.run import run_study
-from verax.study.store import Store, StoreError, read_facts, read_tables, versions
-from verax.study.study import open_study
+from verax.study.store import Cache, Store, StoreError, read_facts, read_tables
+from verax.study.study import open_study, versions
 from verax.study.tables import COST_COLUMNS, UNCERTAINTY_SCHEMA, scores_schema
 
 NAMES = ("dataset", "model", "modality", "method", "configuration")

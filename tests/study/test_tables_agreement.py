@@ -7,9 +7,9 @@ import scipy.stats
 
 from paper.synthetic import HELOC_MLP, ISIC_LINEAR, explained, study
 from verax.attribution import grid
-from verax.study.matrices import Matrix, matrix
 from verax.study.ranking import agreement
 from verax.study.summary import configurations
+from verax.study.tables import Matrix, matrix
 
 
 def of(*values, names=None):

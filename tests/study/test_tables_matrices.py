@@ -7,7 +7,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verax.study.matrices import Matrix, common, estimate, interval, matrix, resampled_means
+from verax.study.tables import Matrix, common, estimate, interval, matrix, resampled_means
 
 
 def scores(values, model="m", metric="pc"):

@@ -190,16 +190,16 @@ def test_contributions_of_a_linear_model_attain_all_that_is_possible(tmp_path: P
 def test_mistakes_in_the_table_are_named() -> None:
     with pytest.raises(SpecError, match=r"trust\.trials\.0: trial: expected .*, got 'tells'.* needs --import MODULE"):
         asking(trials=["tells"])
-    with pytest.raises(SpecError, match=r"trust\.input: no such key; there are inputs, limit_rows, trials\."):
+    with pytest.raises(SpecError, match=r"trust\.input: no such key; expected one of inputs, limit_rows, trials\."):
         asking(input=3)
 
 
 def test_the_section_shows_the_tables(study: Study, trust: Trust) -> None:
     shown = facts.trust(View(read_results(study).tables, ()))
     assert shown is not None
-    assert [one.model for one in shown["audits"]] == ["Cancer-Linear", "Cancer-MLP"]
+    assert [audit["model"] for audit in shown["audits"]] == ["Cancer-Linear", "Cancer-MLP"]
     assert (len(shown["distance"].rows), len(shown["limits"].rows)) == (trust.distance.height, trust.limits.height)
     assert any(line.startswith("Digits-Linear: limits: not asked of images") for line in shown["left_out"])
-    said = " ".join(sentence for one in shown["audits"] for sentence in one.sentences)
+    said = " ".join(sentence for audit in shown["audits"] for sentence in audit["sentences"])
     assert "dpc_magnitude" not in said  # metrics have the names that people read
     assert f"{BEST_BY}PC" in said or f"{BEST_BY}DPC" in said

@@ -15,10 +15,10 @@ from verax.attribution import LimeTabular
 from verax.metrics import Infidelity, InfidelityUncertainty
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
 from verax.study import uncertainty
+from verax.study.explained_models import Machine
 from verax.study.spec import UncertaintySpec
 from verax.study.store import Store
 from verax.study.study import open_study
-from verax.study.study_data import Machine
 from verax.study.uncertainty import joined, uncertainty_table
 
 ASKED = UncertaintySpec(inputs=5, samples=16, sizes=(4, 16), resamples=3, independent=2, every=1)

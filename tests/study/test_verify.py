@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from study.studies import HERE, flip, ran, spec, table
+from verax.study.explained_models import Machine
 from verax.study.store import Store, StoreError, parquet, read_facts
 from verax.study.study import open_study
-from verax.study.study_data import Machine
 from verax.study.verify import Verdict, read_verdict, verify, write_verdict
 
 NOISY = ("infidelity", "infidelity_baseline", "effect_correlation", "effect_correlation_baseline")

@@ -39,7 +39,7 @@ def tiny(folder: Path, units: int = UNITS) -> StudySpec:
 def finished_here(place: Path, name: str) -> Path:
     """The study, run in this process into a folder of that name beside its data, without plan and report."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("verax.study.run.write_study_report", lambda study, workers: study.store.folder)
+        patch.setattr("verax.study.run.write_report", lambda study, workers: study.store.folder)
         patch.setattr("verax.study.plan._seconds_per_input", lambda *arguments: 0.0)
         ran(tiny(place), place / name)
     return place / name

@@ -10,7 +10,6 @@ import typer
 
 from verax.cli import common, complete, model_options
 from verax.core.files import ENDINGS
-from verax.core.registry import load_plugins
 
 _OF_A_MODEL = ("inputs", "attributions", "background", "text_column", "word_column", "unit", "replace")  # options
 EXAMPLES = common.examples(
@@ -94,12 +93,10 @@ def audit(
     """
     folder = out is not None and out.suffix.lower() not in ENDINGS
     stopped = "Run the same again to go on with what is finished." if folder else "Nothing was written."
-    with common.one_line_errors(stopped):
+    with common.one_line_errors(imports, stopped):
         from verax.auditing import audit as audited
-        from verax.problem.files import open_explained
         from verax.problem.replacement.base import replacement_from
 
-        load_plugins(imports or ())
         metrics = model_options.metrics_of(metric or ()) or None
         if model is None:  # cases bring rows of their own
             replacements: list[Any] = [replacement_from(words, "--replacement") for words in replacement or ()]
@@ -122,8 +119,7 @@ def audit(
                 raise ValueError("--inputs: a model of your own needs rows to explain; pass --inputs FILE as well.")
             if case:
                 raise ValueError("--case: cases have models of their own; leave --model out.")
-            question = {"target": target, "output": output, "batch_size": batch_size}
-            problem, explanations = open_explained(model_options.problem_files(locals()), attributions or (), question)
+            problem, explanations = model_options.opened(locals(), attributions or ())
         with _shown() as tell:
             result = audited(
                 problem,

@@ -24,7 +24,6 @@ class RunByDefault(TyperGroup):
     """Reads ``verax check FILE`` as ``verax check run FILE``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Name the command where a file comes first."""
         named = not args or args[0].startswith("-") or args[0] in _COMMANDS or not args[0].endswith(".toml")
         return super().parse_args(ctx, args if named else ["run", *args])
 
@@ -48,10 +47,9 @@ def freeze(
     The check file, the model, all data and attributions, and code of your own: a changed byte of any of them shows.
     Keep the lock where others see its date, such as in version control.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(imports):
         from verax.checking import files
 
-        load_plugins(imports or ())
         check = files.CheckFile.read(file)
         lock = files.freeze(check, imports or ())
     text = f"Frozen: {len(lock['files'])} files, hash {lock['hash']}"
@@ -74,11 +72,10 @@ def run(
 
     Exit status 0: passed, 4: a requirement failed, 5: one is undecided and none failed, 2: it cannot be run.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(imports):
         from verax.checking import files, record
         from verax.checking.files import run_file
 
-        load_plugins(imports or ())
         check = files.CheckFile.read(file)
         page, tests = report or file.with_suffix(".html"), junit or file.with_suffix(".xml")
         taken = [file, *check.files.values()]

@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from verax.core.display import escape
 from verax.core.files import finite
 from verax.core.packages import PIP_NAMES
-from verax.core.registry import unknown
+from verax.core.registry import load_plugins, unknown
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -134,9 +134,10 @@ def examples(*lines: str) -> str:
 
 
 @contextlib.contextmanager
-def one_line_errors(stopped: str = "Nothing was written.") -> Iterator[None]:
-    """Tell what a user can mend in one line, with exit code 2; after Ctrl-C say what ``stopped`` says of the work."""
+def one_line_errors(imports: Sequence[str] | None = None, stopped: str = "Nothing was written.") -> Iterator[None]:
+    """Import the user's modules; say in one line, with exit code 2, what can be mended; after Ctrl-C ``stopped``."""
     try:
+        load_plugins(imports or ())
         yield
     except BrokenPipeError:  # whoever reads has read enough; typer ends quietly
         raise
@@ -186,7 +187,6 @@ def check_file(option: str, path: Path, suffix: str, taken: Iterable[Path] = ())
 
 
 def check_folder(option: str, folder: Path, wanted: Path | None = None) -> None:
-    """Raise, before any work, for a folder in which nothing can be written."""
     if reason := why_not_writable(folder):
         raise ValueError(f"{option}: {wanted or folder} cannot be written, {reason}.")
 
@@ -215,7 +215,6 @@ def tell(line: str) -> None:
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:
-    """Write several files: all of them, or none."""
     from verax.core.files import whole_or_nothing
 
     with contextlib.ExitStack() as stack:  # a file appears under its name when the last one is written
@@ -245,7 +244,6 @@ def requirements() -> "list[Requirement]":
 
 
 def extra_of(requirement: "Requirement") -> str:
-    """The extra to which a requirement belongs; empty if it belongs to none."""
     return str(requirement.marker).partition('extra == "')[2].partition('"')[0]
 
 

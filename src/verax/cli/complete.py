@@ -1,40 +1,13 @@
 """Names that the shell offers on TAB and that help texts list, without the import of torch."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-METRICS = (
-    "pc",
-    "dpc",
-    "lpc",
-    "deletion",
-    "insertion",
-    "srg",
-    "comprehensiveness",
-    "sufficiency",
-    "effect_correlation",
-    "infidelity",
-    "infidelity_uncertainty",
-    "sensitivity_n",
-)
-METHODS = (
-    "AttentionRollout",
-    "DeepLiftSHAP",
-    "Edges",
-    "Gradient",
-    "GuidedBackprop",
-    "IntegratedGradients",
-    "KernelShap",
-    "LimeGroups",
-    "LimeImage",
-    "LimeTabular",
-    "Occlusion",
-    "PermutationShap",
-    "Random",
-    "SmoothGrad",
-    "TreeShap",
-    "VarGrad",
-)
+_GUIDED = ("pc", "dpc", "lpc", "deletion", "insertion", "srg", "comprehensiveness", "sufficiency")
+METRICS = (*_GUIDED, "effect_correlation", "infidelity", "infidelity_uncertainty", "sensitivity_n")
+_GRADIENTS = ("DeepLiftSHAP", "Gradient", "GuidedBackprop", "IntegratedGradients", "SmoothGrad", "VarGrad")
+_REMOVALS = ("KernelShap", "LimeGroups", "LimeImage", "LimeTabular", "Occlusion", "PermutationShap", "TreeShap")
+METHODS = tuple(sorted((*_GRADIENTS, *_REMOVALS, "AttentionRollout", "Edges", "Random")))
 REPLACEMENTS = (
     "blur:sigma=NUMBER",
     "conditional",
@@ -60,41 +33,28 @@ def studies(incomplete: str) -> list[str]:
     return [folder.removesuffix("/study.toml") for folder in _below(incomplete, "*/study.toml")]
 
 
-def devices(incomplete: str) -> list[str]:
-    return _beginning(incomplete, ("cpu", "cuda"))
-
-
-def metrics(incomplete: str) -> list[str]:
-    return _beginning(incomplete, METRICS)
-
-
 def methods(incomplete: str) -> list[str]:
     """Names of attribution methods, after those that were typed already."""
     typed = incomplete[: incomplete.rfind(",") + 1]
     return _beginning(incomplete, [typed + name for name in METHODS])
 
 
-def datasets(incomplete: str) -> list[str]:
-    return _beginning(incomplete, DATASETS)
+def _offered(names: Iterable[str], files: bool = False) -> Callable[[str], list[str]]:
+    """What completes to one of these names, or to a file of an array."""
+
+    def offered(incomplete: str) -> list[str]:
+        return _beginning(incomplete, names) + (_arrays(incomplete) if files else [])
+
+    return offered
 
 
-def architectures(incomplete: str) -> list[str]:
-    return _beginning(incomplete, ARCHITECTURES)
-
-
-def replacing(incomplete: str) -> list[str]:
-    """Names of replacements, each with the settings that it needs."""
-    return _beginning(incomplete, [form.split("=")[0] for form in REPLACEMENTS])
-
-
-def baselines(incomplete: str) -> list[str]:
-    """Words for what removed features become, and files."""
-    return _beginning(incomplete, ("mean", "median", "mode", "zero", "missing")) + _arrays(incomplete)
-
-
-def features(incomplete: str) -> list[str]:
-    """Words for what a feature is, and files."""
-    return _beginning(incomplete, ("element", "pixel")) + _arrays(incomplete)
+devices = _offered(("cpu", "cuda"))
+metrics = _offered(METRICS)
+datasets = _offered(DATASETS)
+architectures = _offered(ARCHITECTURES)
+replacing = _offered([form.split("=")[0] for form in REPLACEMENTS])  # each with the settings that it needs
+baselines = _offered(("mean", "median", "mode", "zero", "missing"), files=True)
+features = _offered(("element", "pixel"), files=True)
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

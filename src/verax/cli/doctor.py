@@ -1,26 +1,17 @@
 """The command verax doctor: what is installed, what is missing, and whether it works."""
 
+import contextlib
 import importlib
 import platform
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 from packaging.requirements import Requirement
 
-from verax.cli.common import (
-    FAILED,
-    examples,
-    extra_of,
-    module_name,
-    one_line_errors,
-    requirements,
-    show,
-    why_not_writable,
-)
+from verax.cli import common
 from verax.core.system import available_cores
 
 ADDS = {
@@ -48,135 +39,84 @@ DEVELOPMENT = ("dev", "docs", "bench")
 _BROKEN = (ImportError, OSError, ValueError, AttributeError, RuntimeError)
 
 
-@dataclass(frozen=True)
-class Package:
-    """A package that is required: which versions, which one is installed, and what is wrong with it."""
-
-    name: str
-    required: str
-    version: str | None
-    problem: str
+Facts = dict[str, Any]  # as JSON shows them
 
 
-@dataclass(frozen=True)
-class Extra:
-    """Packages that are needed for some things only, and the command that installs them."""
-
-    name: str
-    adds: str
-    packages: tuple[Package, ...]
-    install: str
-    installed: bool
-
-
-@dataclass(frozen=True)
-class Device:
-    """Where models can run, and what went wrong in a small test of the metrics there."""
-
-    name: str  # as ``--device`` takes it
-    what: str  # its model, or how many cores and threads
-    problem: str
-    memory_gib: float | None = None  # the CPU and MPS share the machine's
-    free_gib: float | None = None
-
-
-@dataclass(frozen=True)
-class Checkup:
-    """All that was found; a problem is empty where there is none."""
-
-    verax: str
-    python: str
-    system: str
-    packages: tuple[Package, ...]
-    extras: tuple[Extra, ...]
-    development: tuple[Extra, ...]  # what work on Verax itself needs
-    devices: tuple[Device, ...]  # the CPU first
-    cuda: str | None  # the version that torch was built for
-    cache: str
-    cache_problem: str
-
-    @property
-    def problems(self) -> list[str]:
-        """What must be mended before Verax can be used."""
-        parts: list[Package | Device] = [*self.packages, *self.devices]
-        return [f"{part.name}: {part.problem}" for part in parts if part.problem]
-
-    def facts(self) -> dict[str, Any]:
-        return asdict(self) | {"problems": self.problems, "usable": not self.problems}
-
-
-def examine(needs: Sequence[str] | None = None) -> Checkup:
+def examine(needs: Sequence[str] | None = None) -> Facts:
     """Look at everything that the installed package says it needs, or at other needs; imports what is required."""
     import torch  # as everything that takes long to import
 
     import verax
     from verax.paper.downloads import cache_folder
 
-    needed = requirements() if needs is None else [Requirement(line) for line in needs]
+    needed = common.requirements() if needs is None else [Requirement(line) for line in needs]
     # a marker may speak of another system
     required = [
         requirement
         for requirement in needed
-        if not extra_of(requirement) and (not requirement.marker or requirement.marker.evaluate())
+        if not common.extra_of(requirement) and (not requirement.marker or requirement.marker.evaluate())
     ]
-    groups = extras(needed)
+    packages, groups, tried = [package(each, load=True) for each in required], extras(needed), devices()
     cache = cache_folder()
-    return Checkup(
-        verax=verax.__version__,
-        python=platform.python_version(),
-        system=f"{platform.system()} {platform.machine()}",
-        packages=tuple(package(requirement, load=True) for requirement in required),
-        extras=tuple(extra for extra in groups if extra.name not in DEVELOPMENT),
-        development=tuple(extra for extra in groups if extra.name in DEVELOPMENT),
-        devices=devices(),
-        cuda=torch.version.cuda,
-        cache=str(cache),
-        cache_problem=why_not_writable(cache),
-    )
+    problems = [f"{part['name']}: {part['problem']}" for part in (*packages, *tried) if part["problem"]]
+    return {
+        "verax": verax.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "packages": packages,
+        "extras": [extra for extra in groups if extra["name"] not in DEVELOPMENT],
+        "development": [extra for extra in groups if extra["name"] in DEVELOPMENT],
+        "devices": tried,
+        "cuda": torch.version.cuda,
+        "cache": str(cache),
+        "cache_problem": common.why_not_writable(cache),
+        "problems": problems,
+        "usable": not problems,
+    }
 
 
-def package(requirement: Requirement, *, load: bool = False) -> Package:
-    """Look for a package, and import it if asked to."""
-    try:
-        version = metadata.version(requirement.name)
-    except metadata.PackageNotFoundError:
-        return Package(requirement.name, str(requirement.specifier), None, "missing")
-    problem = ""
-    if not requirement.specifier.contains(version, prereleases=True):
-        problem = f"too old or too new: {version} is installed, expected {requirement.specifier}"
-    elif load:
-        problem = _cannot_import(module_name(requirement.name))
-    return Package(requirement.name, str(requirement.specifier), version, problem)
+def package(requirement: Requirement, *, load: bool = False) -> Facts:
+    """Which versions of a package are required, which one is installed, and what is wrong with it."""
+    version, problem = None, "missing"
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        version, problem = metadata.version(requirement.name), ""
+        if not requirement.specifier.contains(version, prereleases=True):
+            problem = f"too old or too new: {version} is installed, expected {requirement.specifier}"
+        elif load:
+            problem = _cannot_import(common.module_name(requirement.name))
+    required = str(requirement.specifier)
+    return {"name": requirement.name, "required": required, "version": version, "problem": problem}
 
 
-def extras(needed: Iterable[Requirement]) -> tuple[Extra, ...]:
-    """The extras among requirements, and whether they are there."""
-    groups: dict[str, list[Requirement]] = {}
+def extras(needed: Iterable[Requirement]) -> list[Facts]:
+    """Packages that are needed for some things only, and the command that installs them."""
+    groups: dict[str, list[Facts]] = {}
     for requirement in needed:
-        name = extra_of(requirement)
+        name = common.extra_of(requirement)
         here = not requirement.marker or requirement.marker.evaluate({"extra": name})
         if here and name not in ("", "all"):  # all of them is no extra of its own
-            groups.setdefault(name, []).append(requirement)
-    states = []
-    for name, members in sorted(groups.items()):
-        packages = tuple(map(package, members))
-        installed = not any(package.problem for package in packages)
-        states.append(Extra(name, ADDS.get(name, ""), packages, f"pip install 'verax[{name}]'", installed))
-    return tuple(states)
+            groups.setdefault(name, []).append(package(requirement))
+    return [
+        {"name": name, "adds": ADDS.get(name, ""), "packages": packages, "install": f"pip install 'verax[{name}]'"}
+        | {"installed": not any(package["problem"] for package in packages)}
+        for name, packages in sorted(groups.items())
+    ]
 
 
-def devices() -> tuple[Device, ...]:
-    """Where models can run here, each tried."""
+def devices() -> list[Facts]:
+    """Where models can run here, the CPU first, each tried; the CPU and MPS share the machine's memory."""
     import torch
 
-    states = [Device("cpu", f"{available_cores()} cores, torch uses {torch.get_num_threads()}", self_test("cpu"))]
+    def tried(name: str, what: str, free: float | None = None, total: float | None = None) -> Facts:
+        return {"name": name, "what": what, "problem": self_test(name), "memory_gib": total, "free_gib": free}
+
+    states = [tried("cpu", f"{available_cores()} cores, torch uses {torch.get_num_threads()}")]
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        free, total = (count / 2**30 for count in torch.cuda.mem_get_info(number))
-        name = f"cuda:{number}"
-        states.append(Device(name, torch.cuda.get_device_name(number), self_test(name), total, free))
+        memory = (count / 2**30 for count in torch.cuda.mem_get_info(number))
+        states.append(tried(f"cuda:{number}", torch.cuda.get_device_name(number), *memory))
     if torch.backends.mps.is_available():
-        states.append(Device("mps", "Apple's graphics processor", self_test("mps")))
-    return tuple(states)
+        states.append(tried("mps", "Apple's graphics processor"))
+    return states
 
 
 def self_test(device: str) -> str:
@@ -221,7 +161,7 @@ def _cannot_import(module: str) -> str:
     return ""
 
 
-EXAMPLES = examples("verax doctor", "verax doctor --json")
+EXAMPLES = common.examples("verax doctor", "verax doctor --json")
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
@@ -232,38 +172,39 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
 
     Exit status 0: usable, 1: something required is missing or broken.
     """
-    with one_line_errors():
-        examination = examine()
-    show(examination.facts(), "\n".join(_lines(examination)), as_json=as_json)
-    raise typer.Exit(FAILED if examination.problems else 0)
+    with common.one_line_errors():
+        facts = examine()
+    common.show(facts, "\n".join(_lines(facts)), as_json=as_json)
+    raise typer.Exit(0 if facts["usable"] else common.FAILED)
 
 
-def _lines(checkup: Checkup) -> list[str]:
-    width = max((len(package.name) for package in checkup.packages), default=0)
-    lines = [f"verax {checkup.verax}, Python {checkup.python}, {checkup.system}", "", "Required:"]
-    lines += [] if checkup.packages else ["  not known, because Verax runs from its source without being installed"]
-    lines += [
-        f"  {package.name:{width}}  {package.version or '-':12}  {package.required:8}  {package.problem or 'ok'}"
-        for package in checkup.packages
-    ]
+def _lines(facts: Facts) -> list[str]:
+    packages, tried, cuda = facts["packages"], facts["devices"], facts["cuda"]
+    width = max((len(package["name"]) for package in packages), default=0)
+    lines = [f"verax {facts['verax']}, Python {facts['python']}, {facts['system']}", "", "Required:"]
+    lines += [] if packages else ["  not known, because Verax runs from its source without being installed"]
+    for package in packages:
+        version, state = package["version"] or "-", package["problem"] or "ok"
+        lines.append(f"  {package['name']:{width}}  {version:12}  {package['required']:8}  {state}")
     lines += ["", "Extras:"]
-    for extra in checkup.extras:
-        if extra.installed:
-            versions = ", ".join(f"{package.name} {package.version}" for package in extra.packages)
-            lines.append(f"  {extra.name}: installed ({versions})")
+    for extra in facts["extras"]:
+        shown = "version" if extra["installed"] else "problem"
+        states = ", ".join(f"{part['name']} {part[shown]}" for part in extra["packages"] if part[shown])
+        if extra["installed"]:
+            lines.append(f"  {extra['name']}: installed ({states})")
         else:
-            problems = ", ".join(f"{package.name} {package.problem}" for package in extra.packages if package.problem)
-            lines += [f"  {extra.name}: {problems}", f"    would add {extra.adds}", f"    {extra.install}"]
+            lines += [f"  {extra['name']}: {states}", f"    would add {extra['adds']}", f"    {extra['install']}"]
     lines += ["", "For work on Verax itself:"]
     state = {True: "installed", False: "not installed"}
-    lines += [f"  {extra.name}: {state[extra.installed]}; {extra.adds}" for extra in checkup.development]
+    lines += [f"  {extra['name']}: {state[extra['installed']]}; {extra['adds']}" for extra in facts["development"]]
     lines += ["", "Devices (each computes PC and DPC of a linear model, which are known):"]
-    for device in checkup.devices:
-        memory = "" if device.memory_gib is None else f", {device.memory_gib:.0f} GiB, {device.free_gib:.0f} GiB free"
-        lines.append(f"  {device.name}: {device.what}{memory}: {device.problem or 'ok'}")
-    if len(checkup.devices) == 1:
-        built = f"for CUDA {checkup.cuda}" if checkup.cuda else "without CUDA"
-        lines.append(f"  no GPU that torch can use; this torch is built {built}")
-    lines += ["", f"Cache for downloads: {checkup.cache}: {checkup.cache_problem or 'ok'}", ""]
-    lines += [f"To mend: {problem}" for problem in checkup.problems] or ["Verax can be used."]
-    return lines
+    for device in tried:
+        total, free = device["memory_gib"], device["free_gib"]
+        memory = "" if total is None else f", {total:.0f} GiB, {free:.0f} GiB free"
+        lines.append(f"  {device['name']}: {device['what']}{memory}: {device['problem'] or 'ok'}")
+    if len(tried) == 1:
+        lines.append(
+            f"  no GPU that torch can use; this torch is built {f'for CUDA {cuda}' if cuda else 'without CUDA'}"
+        )
+    lines += ["", f"Cache for downloads: {facts['cache']}: {facts['cache_problem'] or 'ok'}", ""]
+    return lines + ([f"To mend: {problem}" for problem in facts["problems"]] or ["Verax can be used."])

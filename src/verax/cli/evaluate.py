@@ -11,7 +11,6 @@ from typer.core import TyperCommand
 from verax.cli import common, model_options
 from verax.cli.lake import is_lake
 from verax.core.files import table_bytes
-from verax.core.registry import load_plugins
 
 if TYPE_CHECKING:
     from verax.evaluation.comparison import Comparison, Ranked
@@ -33,7 +32,6 @@ class SeveralPaths(TyperCommand):
     """Lets several paths follow one ``--attributions``; it may be repeated as well."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option for each path, which is the form that the parser knows."""
         return super().parse_args(ctx, _repeated(args))
 
 
@@ -66,9 +64,7 @@ def evaluate(
     distance: Annotated[
         bool, typer.Option("--distance", help="Also measure how far perturbed rows lie from the --background.")
     ] = False,
-    limits: Annotated[
-        bool, typer.Option("--limits", help="PC, DPC, LPC: also find what the best possible attribution would score.")
-    ] = False,
+    limits: model_options.Limits = False,
     level: model_options.Level = 0.95,
     device: model_options.DeviceName = None,
     batch_size: model_options.BatchSize = None,
@@ -88,11 +84,9 @@ def evaluate(
     or .parquet file of texts, and attributions are .jsonl or .parquet files, a list of numbers per text: one for each
     token, special ones included, or one for each feature.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(imports):
         from verax.evaluation.evaluate import compare
-        from verax.problem.files import open_explained
 
-        load_plugins(imports or ())
         if is_lake(str(inputs)):
             raise ValueError(f"--inputs: {inputs} is a folder, a pattern or a URL of many files; use verax lake.")
         metrics, methods = model_options.metric_choice(metric or ()), model_options.methods_of(method or ())
@@ -107,9 +101,7 @@ def evaluate(
             common.check_file("--out", out, ".parquet", taken)
         if report is not None:
             common.check_file("--report", report, ".html", [*taken, *([] if out is None else [out])])
-        question: dict[str, Any] = {"target": target, "output": output, "batch_size": batch_size}
-        question["replacement"] = replaced[0] if replaced else None
-        problem, arrays = open_explained(model_options.problem_files(locals()), paths, question)
+        problem, arrays = model_options.opened(locals(), paths, replacement=replaced[0] if replaced else None)
         explanations = model_options.joined(arrays, methods)
         comparison = compare(problem, explanations, metrics, replacements=replaced[1:], level=level)
         comparison = comparison.with_limits() if limits else comparison
@@ -175,7 +167,6 @@ def _repeated(args: Iterable[str]) -> list[str]:
 
 
 def _write(comparison: "Comparison", out: Path | None, report: Path | None, facts: dict[str, str]) -> list[Path]:
-    """Write what was asked for: all of it, or nothing."""
     files: dict[Path, bytes] = {}
     if out is not None:
         files[out] = table_bytes(comparison.to_frame(), ".parquet")

@@ -11,7 +11,6 @@ import typer
 from verax.cli import common, complete, model_options
 from verax.cli.common import check_extra
 from verax.core.arguments import checked_level
-from verax.core.registry import load_plugins
 
 if TYPE_CHECKING:
     from verax.core.ray_engine import Cluster
@@ -63,9 +62,7 @@ def lake(
     output: model_options.TrackedScore = "probability",
     trust_model: model_options.TrustModel = False,
     replacement: model_options.ReplacementWords = None,
-    limits: Annotated[
-        bool, typer.Option("--limits", help="PC, DPC, LPC: also find what the best possible attribution would score.")
-    ] = False,
+    limits: model_options.Limits = False,
     level: model_options.Level = 0.95,
     device: model_options.DeviceName = None,
     batch_size: model_options.BatchSize = None,
@@ -83,13 +80,12 @@ def lake(
     Rows find their attributions by --key, so that parts may be cut and sorted in any way. Scores are written to the
     folder --out as they come; run it again to go on where it stopped.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(imports):
         check_extra("verax lake", "lake")
         from verax.lakes import score_lake
         from verax.problem.files import ProblemFiles
         from verax.scale.scoring import METRICS
 
-        load_plugins(imports or ())
         addresses = named_addresses(attributions or ())
         explanations = model_options.joined(addresses, model_options.methods_of(method or ()))
         if not explanations:
@@ -111,12 +107,10 @@ def lake(
         log.setLevel(logging.INFO)
         log.addHandler(handler := _Lines())
         try:
-            scores = score_lake(
-                problem, inputs, explanations, out, metrics, key=key, limits=limits, engine=cluster or workers
-            )
-        except KeyboardInterrupt:
-            common.tell(f"verax: stopped. What was finished is stored in {out}; run it again to go on.")
-            raise typer.Exit(common.STOPPED) from None
+            with common.one_line_errors(stopped=f"What was finished is stored in {out}; run it again to go on."):
+                scores = score_lake(
+                    problem, inputs, explanations, out, metrics, key=key, limits=limits, engine=cluster or workers
+                )
         finally:
             log.removeHandler(handler)
     scores = replace(scores, facts={**scores.facts, "model": str(model)})
@@ -130,8 +124,6 @@ def lake(
 
 
 class _Lines(logging.Handler):
-    """Shows what is logged as lines on stderr."""
-
     def emit(self, record: logging.LogRecord) -> None:
         common.tell(f"verax: {record.getMessage()}")
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from verax.metrics import Metric
     from verax.metrics.choose import Metrics
     from verax.problem.files import ProblemFiles
+    from verax.problem.problem import Problem
     from verax.problem.replacement import Replacement
 
 SHORT_FORM = "NAME(SETTING=VALUE,...)"
@@ -28,26 +29,15 @@ ModelFile = Annotated[
 ]
 TrustModel = Annotated[
     bool,
-    typer.Option(
-        "--trust-model",
-        help="Open a .pt2 file, or a .skops file with classes of your own, which can run any code: only if you trust "
-        "whoever made it.",
-    ),
+    typer.Option("--trust-model", help="Open .pt2, or .skops with own classes, which can run code: trust its maker."),
 ]
 InputsFile = Annotated[
     Path,
-    typer.Option(
-        help="What the model takes: .npy, .npz, .safetensors, .parquet or .csv. A table for a .skops model may have "
-        "text and gaps."
-    ),
+    typer.Option(help=".npy, .npz, .safetensors, .parquet or .csv; a table for a .skops model may have text and gaps."),
 ]
 Background = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Rows of the training data, which some words for --baselines and --replacement need, --distance, and some "
-        "metrics and methods.",
-    ),
+    typer.Option(metavar="FILE", help="Training rows, for some --baselines, --replacement, --metric and --method."),
 ]
 Features = Annotated[
     str | None,
@@ -83,10 +73,7 @@ Returned = Annotated[
 TrackedScore = Annotated[Literal["probability", "logit"], typer.Option(help="Which class score to track.")]
 Missing = Annotated[
     Literal["allow", "raise"] | None,
-    typer.Option(
-        help="Gaps and NaN: by default allowed where the model is known to take them; allow passes them on to any "
-        "model."
-    ),
+    typer.Option(help="Gaps and NaN: allowed by default where the model is known to take them; allow: for any model."),
 ]
 MetricWords = Annotated[
     list[str] | None,
@@ -135,6 +122,9 @@ SeveralReplacements = Annotated[
         autocompletion=complete.replacing,
     ),
 ]
+Limits = Annotated[
+    bool, typer.Option("--limits", help="PC, DPC, LPC: also find what the best possible attribution would score.")
+]
 Level = Annotated[float, typer.Option(help="Coverage of the intervals.")]
 DeviceName = Annotated[str | None, typer.Option(help="cpu or cuda; cpu by default.", autocompletion=complete.devices)]
 BatchSize = Annotated[int | None, typer.Option(help="Model rows at once; automatic by default.")]
@@ -147,6 +137,16 @@ def problem_files(options: Mapping[str, Any]) -> "ProblemFiles":
     named = {field.name: options[field.name] for field in fields(ProblemFiles) if field.name in options}
     device = options["device"] and common.checked_device_name(options["device"])
     return ProblemFiles(**named | {"device": device, "trust": options["trust_model"]})
+
+
+def opened(
+    options: Mapping[str, Any], attributions: Sequence[Path] = (), **further: Any
+) -> "tuple[Problem, dict[str, Any]]":
+    """The problem that a command is about, from its ``locals()``, with the attributions of files."""
+    from verax.problem.files import open_explained
+
+    question = {name: options[name] for name in ("target", "output", "batch_size")}
+    return open_explained(problem_files(options), attributions, question | further)
 
 
 def metric_choice(words: Sequence[str]) -> "Metrics | None":

@@ -14,7 +14,7 @@ import typer
 from verax.cli import common, model_options
 from verax.core.display import escape
 from verax.core.files import finite
-from verax.core.registry import load_plugins, parse_short_form
+from verax.core.registry import parse_short_form
 
 if TYPE_CHECKING:
     from verax.attribution import Attribution
@@ -87,12 +87,11 @@ def monitor(
     nothing. First windows whose score is not above chance are an error: no fall could be seen after them. Exit code 3:
     the fidelity fell, in this call or before. Begin a new state for a new model.
     """
-    with common.one_line_errors("The state is what it was."):
+    with common.one_line_errors(imports, "The state is what it was."):
         from verax.evaluation.stream import stream
         from verax.metrics.about import fact_line
-        from verax.problem.files import attributions_of, check_model, open_explained
+        from verax.problem.files import attributions_of, check_model
 
-        load_plugins(imports or ())
         metrics = _metrics(metric or ["effect_correlation"], kind)
         named, methods = _named(attributions or ()), model_options.methods_of(method or ())
         if not named and not methods:
@@ -110,7 +109,7 @@ def monitor(
         if held.knows(batch):
             common.tell(f"verax: {inputs} was folded before, and is left out.")
         else:
-            problem, _ = open_explained(files, (), {"target": target, "output": output, "batch_size": batch_size})
+            problem, _ = model_options.opened(locals())
             explanations = {name: _single(attributions_of(problem, [path])) for name, path in named.items()}
             measured = stream(problem, None, model_options.joined(explanations, methods), metrics)
             windows = held.fold(measured, label or datetime.now(UTC).isoformat(timespec="seconds"), batch)
@@ -129,7 +128,7 @@ def _write(held: "Monitor", state: Path, report: Path | None, facts: dict[str, s
     """Write the state and, where there is something to show, the page: both or none."""
     files = {state: held.content()}
     if report is not None and held.windows:
-        from verax.report.monitoring import monitoring_page
+        from verax.report.result_pages import monitoring_page
 
         files[report] = monitoring_page(held, facts).encode()
     elif report is not None:
@@ -147,7 +146,6 @@ def _line(window: "Window") -> str:
 
 
 def _named(attributions: Sequence[str]) -> dict[str, Path]:
-    """Files by the names of their attributions."""
     named: dict[str, Path] = {}
     for word in attributions:
         name, equals, path = word.partition("=")
@@ -159,10 +157,10 @@ def _named(attributions: Sequence[str]) -> dict[str, Path]:
 
 
 def _single(attributions: dict[str, Any]) -> Any:
-    """The attribution of a file that holds one."""
     if len(attributions) != 1:
-        got = ", ".join(attributions)
-        raise ValueError(f"--attributions: expected one attribution in each file, got {got} in one.")
+        raise ValueError(
+            f"--attributions: expected one attribution in each file, got {', '.join(attributions)} in one."
+        )
     return next(iter(attributions.values()))
 
 
@@ -170,9 +168,9 @@ def _metrics(words: Sequence[str], kind: str | None) -> "list[str | Metric]":
     """Metrics with the perturbation that the attributions are for: noise for slopes, removal for contributions."""
     from verax.metrics import METRICS
 
-    metrics = model_options.metrics_of(words)
+    metrics = model_options.metrics_of(words, defaults={} if kind is None else {"perturbation": PERTURBATIONS[kind]})
     if kind is not None:
-        return model_options.metrics_of(words, defaults={"perturbation": PERTURBATIONS[kind]})
+        return metrics
     for name, settings in map(parse_short_form, words):
         if "perturbation" in METRICS.get(name).__dataclass_fields__ and "perturbation" not in settings:
             raise ValueError(

@@ -12,7 +12,6 @@ import typer
 from verax.cli import common, complete
 from verax.cli.common import check_extra
 from verax.core.display import counted
-from verax.core.registry import load_plugins
 from verax.core.system import available_cores
 
 if TYPE_CHECKING:
@@ -73,14 +72,14 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the outcome as JSON.")] = False,
 ) -> None:
     """Run a study and write its report. Run it again to go on after an interruption."""
-    with common.one_line_errors():
-        _begin(imports)
+    with common.one_line_errors(imports):
+        check_extra("verax study", "study")
         if engine == "ray":
             check_extra("--engine ray", "ray")
         from verax.core.ray_engine import Cluster
+        from verax.study.explained_models import Machine
         from verax.study.run import plan_study, run_study
         from verax.study.spec import load_spec
-        from verax.study.study_data import Machine
 
         loaded = load_spec(spec, data=data, limit=limit, precision=precision)
         folder = out or Path(f"{loaded.name}-study")
@@ -93,30 +92,19 @@ def run(
             plan = plan_study(loaded, folder, machine, processes)
             common.show(plan.facts() | {"folder": str(folder)}, "\n".join(plan.lines()), as_json=as_json)
             return
-        try:
-            with _cleanup_if_not_started(folder):
-                finished = run_study(
-                    loaded, folder, machine=machine, cluster=cluster, workers=processes, log=common.tell
-                )
-        except KeyboardInterrupt:
-            common.tell(f"verax: stopped. What was finished is stored in {folder}; run it again to go on.")
-            raise typer.Exit(common.STOPPED) from None
+        stopped = f"What was finished is stored in {folder}; run it again to go on."
+        with common.one_line_errors(stopped=stopped), _cleanup_if_not_started(folder):
+            finished = run_study(loaded, folder, machine=machine, cluster=cluster, workers=processes, log=common.tell)
     facts = {"study": loaded.name, "folder": str(folder), "computed": finished.computed, "report": str(finished.report)}
     text = f"{counted(finished.computed, 'unit')} computed. Report: {finished.report.absolute().as_uri()}"
     common.show(facts, text, as_json=as_json)
 
 
-def _begin(imports: list[str] | None) -> None:
-    """Run the user's own code, and say what is missing, before a study is read."""
-    check_extra("verax study", "study")
-    load_plugins(imports or ())
-
-
 @study_app.command("status", epilog=common.examples("verax study status demo-study"))
 def status(folder: Folder, imports: common.Imports = None, as_json: AsJson = False) -> None:
     """Say how far a study is, and whether all of its files are whole."""
-    with common.one_line_errors():
-        _begin(imports)
+    with common.one_line_errors(imports):
+        check_extra("verax study", "study")
         from verax.study.study import open_study
 
         facts = _status(open_study(folder))
@@ -136,9 +124,9 @@ def report(folder: Folder, imports: common.Imports = None, as_json: AsJson = Fal
 
     It goes into the study's directory: report.html, figures/*.svg, claims.md and claims-by-reading.csv.
     """
-    with common.one_line_errors():
-        _begin(imports)
-        from verax.report.study_report import write_study_report
+    with common.one_line_errors(imports):
+        check_extra("verax study", "study")
+        from verax.report.page import write_study_report
         from verax.study.study import open_study
 
         study = open_study(folder)
@@ -171,8 +159,8 @@ def claims(
     an ending) go the claims, also under each reading, and small tables of what decided them: means and standard errors
     of each configuration, rank agreement with ties and Pareto sets, the models' quality.
     """
-    with common.one_line_errors():
-        _begin(imports)
+    with common.one_line_errors(imports):
+        check_extra("verax study", "study")
         from verax.paper.answered import ENDINGS, answer_claims
         from verax.paper.claims import SYMBOLS, as_frame
 
@@ -218,14 +206,14 @@ def verify(
 
     Exit status 0: all agrees, 1: not, 2: cannot be done.
     """
-    with common.one_line_errors():
+    with common.one_line_errors(imports):
         if folder.suffix.lower() == ".html":
             from verax.cli.check import verify_page
 
             raise typer.Exit(0 if verify_page(folder, as_json, imports or []) else common.FAILED)
-        _begin(imports)
+        check_extra("verax study", "study")
+        from verax.study.explained_models import Machine
         from verax.study.study import open_study
-        from verax.study.study_data import Machine
         from verax.study.verify import verify as recompute
         from verax.study.verify import write_verdict
 

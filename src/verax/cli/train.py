@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from verax.cli import common, complete
-from verax.core.registry import load_plugins, unknown
+from verax.core.registry import unknown
 
 if TYPE_CHECKING:
     from verax.paper.models.checkpoints import Epoch
@@ -52,12 +52,11 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the final figures as JSON.")] = False,
 ) -> None:
     """Train a model of the paper with its recipe and save it. Run again after an interruption to go on."""
-    with common.one_line_errors("Run the same command again to go on from the last whole epoch."):
+    with common.one_line_errors(imports, "Run the same command again to go on from the last whole epoch."):
         from verax.data.catalogue import load_named
         from verax.paper.models.shipped import train_shipped
         from verax.statistics.prediction_quality import in_words
 
-        load_plugins(imports or ())
         _check(dataset, model, recipe, data)
         common.check_file("--out", out, ".safetensors", [path for path in (data, init) if path is not None])
         where = None if device is None else common.checked_device_name(device)

@@ -9,7 +9,7 @@ import typer
 from verax.cli import common, complete, model_options
 from verax.cli.common import check_extra
 from verax.core.files import table_bytes
-from verax.core.registry import load_plugins, split_settings, to_dict
+from verax.core.registry import split_settings, to_dict
 
 if TYPE_CHECKING:
     from verax.attribution import Attribution
@@ -86,29 +86,20 @@ def tune(
     earlier one stopped, and leaves trials.parquet, table.csv, best.json, plot.svg and plot.html in the folder.
     """
     stopped = "Run the same again to go on with the finished trials." if out else "Nothing was written."
-    with common.one_line_errors(stopped):
+    with common.one_line_errors(imports, stopped):
         check_extra("verax tune", "tune")
-        from verax.problem.files import open_explained
         from verax.tuning.space import optuna
         from verax.tuning.store import SearchSettings
         from verax.tuning.tuner import search
 
         optuna()  # raises where it is missing
 
-        load_plugins(imports or ())
         metrics = model_options.metrics_of(metric, ["cost"]) if metric else None
         replaced = None if replacement is None else model_options.replacement_of(replacement, background)
         chosen = None if methods is None else _methods(methods)
         if out is not None:
             common.check_folder("--out", out)
-        arguments: dict[str, Any] = {
-            "target": target,
-            "output": output,
-            "replacement": replaced,
-            "batch_size": batch_size,
-        }
-        arguments["background_labels"] = background_labels
-        problem, _ = open_explained(model_options.problem_files(locals()), (), arguments)
+        problem, _ = model_options.opened(locals(), replacement=replaced, background_labels=background_labels)
         settings = SearchSettings.checked(trials, seconds, seed, question, metrics, problem)
         tuned = search(problem, chosen, settings, None if out is None else out / STORE, common.tell)
         written = [] if out is None else _write(tuned, out)
@@ -171,7 +162,6 @@ def _methods(parts: list[str]) -> "list[str | Attribution]":
 
 
 def _write(tuned: "Tuned | TunedByQuestion", folder: Path) -> list[Path]:
-    """Write table, chart and best configuration beside the trials: all of it, or nothing."""
     import vl_convert
 
     from verax.tuning import Tuned

@@ -22,9 +22,9 @@ from verax.paper.evidence import (
 from verax.paper.published import PAPER, PAPER_DPC, PAPER_INFIDELITY, PaperModel
 from verax.statistics.intervals import LEVEL, Estimate
 from verax.statistics.ranks import tie_count, tied
-from verax.study.matrices import Floats, Matrix, Places, interval
 from verax.study.ranking import SET_RESAMPLES, Agreement, agreement, front_size, near_zero
 from verax.study.summary import method_of, settings_of
+from verax.study.tables import Floats, Matrix, Places, interval
 
 WEAK = 0.3  # correlations smaller than this count as little correlation
 WIDE = 0.5  # a wider interval of a correlation holds numbers that say different things

@@ -24,8 +24,8 @@ from verax.paper.published import (
     SPEED_UP_MEDIAN,
 )
 from verax.statistics.intervals import Estimate
-from verax.study.matrices import Floats, interval
 from verax.study.summary import by_kind, crossover, curves, overlaps, together
+from verax.study.tables import Floats, interval
 
 NARROW = 0.1
 INFIDELITY = "Infidelity"  # the cases of a runtime table

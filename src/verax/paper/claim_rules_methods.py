@@ -26,8 +26,8 @@ from verax.paper.evidence import (
     medians,
 )
 from verax.paper.published import PAPER_DPC, PAPER_PC
-from verax.study.matrices import Floats, Places, interval, resampled_means
 from verax.study.summary import settings_of, with_other_input_factor
+from verax.study.tables import Floats, Places, interval, resampled_means
 
 RANDOM = " Random's attributions are draws: each resample of inputs draws among them, too."
 IMAGES = ("ISIC-Linear", "ISIC-Inception")

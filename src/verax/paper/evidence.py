@@ -12,8 +12,7 @@ import polars as pl
 from verax.attribution.names import is_reference
 from verax.paper.published import PAPER_INFIDELITY, PaperModel
 from verax.statistics.intervals import Estimate
-from verax.study.matrices import Floats, Matrix, Places, common, estimate, redrawn
-from verax.study.tables import MetricInfo, ModelInfo, Tables
+from verax.study.tables import Floats, Matrix, MetricInfo, ModelInfo, Places, Tables, common, estimate, redrawn
 
 Verdict = Literal["reproduced", "not reproduced", "cannot be told", "not measured"]
 MEDIAN = "A method counts with the median over its configurations of their means over inputs. "

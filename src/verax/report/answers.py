@@ -60,7 +60,6 @@ class Card:
 
 
 def cards(view: View) -> list[Card]:
-    """One card per model, in the study's order."""
     listed = []
     for model in view.tables.models:
         unit = "scores in the unit of what is predicted" if model.task == "regression" else ""
@@ -237,12 +236,10 @@ class Best:
 
 
 def ranked(view: View) -> list[MetricInfo]:
-    """The metrics whose best configurations the table by model names."""
     return view.leading(LEADING_DPC, LEADING_PC, view.pair[1])
 
 
 def best(view: View, model: str, metric: MetricInfo) -> Best | None:
-    """The best configuration of a model, or None where the metric was not measured."""
     column = metric.column
     rows = view.summary.filter(pl.col("model") == model).drop_nulls(column)
     if not rows.height:
@@ -254,7 +251,6 @@ def best(view: View, model: str, metric: MetricInfo) -> Best | None:
 
 
 def one_line(view: View) -> str:
-    """What was run."""
     models = view.tables.models
     if not models:
         return "No models."
@@ -269,7 +265,6 @@ def one_line(view: View) -> str:
 
 
 def sentences(view: View) -> list[str]:
-    """The most important findings, most important first."""
     lines = [_preference(view, metric) for metric in view.leading(LEADING_DPC, LEADING_PC)]
     lines += [_agreement(view)] if any(math.isfinite(a.spearman.mean) for a in view.agreements.values()) else []
     lines += view.paper.sentences() if view.paper else []
@@ -305,7 +300,6 @@ def _of(many: int, total: int) -> str:
 
 
 def model_rows(view: View) -> list[dict[str, object]]:
-    """The table below the sentences: one row per model."""
     return [
         {
             "model": model.name,

@@ -4,7 +4,6 @@ One HTML file that needs no network and runs no script: what a reader chooses, t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -108,6 +107,8 @@ def _section(comparison: Comparison, metric: str) -> dict[str, Any]:
     rated = result.metric
     with fixed_style(_SIZE):
         chart = inline(rankings(comparison, [metric]), f"{label}: mean and interval of each attribution")
+        drawn = single_curves(result) if isinstance(result, GuidedResult) else []
+        curves = [(name, inline(figure, f"{label}: mean curves of {name}")) for name, figure in drawn]
     best, *ties = comparison.best(metric)
     return {
         "name": label,
@@ -122,27 +123,8 @@ def _section(comparison: Comparison, metric: str) -> dict[str, Any]:
         "possible": comparison.possible(metric),
         "ranking": [(rank, *rank.digits()) for rank in comparison.ranking(metric)],
         "chart": Markup(chart),  # noqa: S704 - names in it are escaped
-        "curves": _curves(label, result) if isinstance(result, GuidedResult) else [],
+        "curves": [(name, Markup(curve)) for name, curve in curves],  # noqa: S704 - names in them are escaped
     }
-
-
-def _curves(label: str, result: GuidedResult) -> list[tuple[str, Markup]]:
-    with fixed_style(_SIZE):
-        return [
-            (name, Markup(inline(chart, f"{label}: mean curves of {name}")))  # noqa: S704 - names are escaped
-            for name, chart in single_curves(result)
-        ]
-
-
-@dataclass(frozen=True)
-class Word:
-    """One token of a text."""
-
-    space: str  # what stands before it
-    text: str  # the token as it stands in the text
-    share: str  # how much of the text's largest attribution it has, from 0 to 1
-    side: str  # ``"for"`` where it raises the score, ``"against"`` where it lowers it, empty where it does neither
-    value: str  # its attribution, to read
 
 
 def shown_texts(comparison: Comparison) -> dict[str, Any] | None:
@@ -174,14 +156,17 @@ def shown_texts(comparison: Comparison) -> dict[str, Any] | None:
     }
 
 
-def _words(words: tuple[str, ...], values: Float[Tensor, " length"]) -> list[Word]:
-    """The tokens that people see: special ones and padding have no text."""
+def _words(words: tuple[str, ...], values: Float[Tensor, " length"]) -> list[dict[str, str]]:
+    """The tokens that people see, for special ones and padding have no text; each with what stands before it.
+
+    ``share`` is how much of the text's largest attribution it has, from 0 to 1, and ``side`` is empty where that is 0.
+    """
     largest = float(values.abs().max()) or 1.0
     shown = []
     for word, value in zip(words, values.to(torch.float64).tolist(), strict=True):
         if word:
-            text = word.lstrip()
-            share = f"{abs(value) / largest:.2f}"
+            text, share = word.lstrip(), f"{abs(value) / largest:.2f}"
             side = "" if share == "0.00" else "for" if value > 0 else "against"
-            shown.append(Word(word[: len(word) - len(text)], text, share, side, number(value)))
+            space = word[: len(word) - len(text)]
+            shown.append({"space": space, "text": text, "share": share, "side": side, "value": number(value)})
     return shown

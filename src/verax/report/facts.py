@@ -35,7 +35,6 @@ def main_figure(model: ModelInfo) -> str:
 
 
 def figure_text(model: ModelInfo, name: str, digits: int = 1) -> str:
-    """A figure of a model to read; a dash where it is not known."""
     value = figure_of(model, name)
     return percent(value, digits) if name in _SHARES else number(value)
 
@@ -61,7 +60,6 @@ class Table:
 
 
 def models(view: View) -> Table:
-    """The models, how good they are, and on how much they were explained."""
     counts = dict(view.summary.group_by("model").len().iter_rows())
     figures = {  # those that any of the models has
         name: label
@@ -94,12 +92,10 @@ def method_counts(view: View) -> Table:
 
 
 def settings(values: Mapping[str, Any], caption: str) -> Table:
-    """Settings or provenance, name by name."""
     return Table(caption, ("name", "value"), [(str(name), str(value)) for name, value in values.items()], (), (1,))
 
 
 def boxes(view: View, metric: MetricInfo) -> Table:
-    """The numbers behind the boxes of a metric."""
     head = ("model", "method", "count", "min", "median", "max", "best configuration")
     rows = []
     for row in view.boxes(metric).iter_rows(named=True):
@@ -109,7 +105,6 @@ def boxes(view: View, metric: MetricInfo) -> Table:
 
 
 def costs(view: View) -> list[Table]:
-    """What was run and what sharing saved, per model and per kind of work."""
     return [table for table in (_sharing(view), _kinds(view)) if table.rows]
 
 
@@ -151,16 +146,6 @@ def cost_sentence(view: View) -> str | None:
 _SPACES = {"inputs": "the inputs", "features": "the network's features"}
 
 
-@dataclass(frozen=True)
-class ModelAudit:
-    """What an audit says about one model."""
-
-    model: str  # its name
-    sentences: Sequence[str]  # three of them
-    table: Table  # by metric, what was passed
-    notes: Sequence[str]  # what was left out
-
-
 def trust(view: View) -> dict[str, Any] | None:
     """What the section about trust shows; None where the study did not ask."""
     trust = view.tables.trust
@@ -177,7 +162,6 @@ def trust(view: View) -> dict[str, Any] | None:
 
 
 def share_of_possible(view: View, model: str, column: str) -> str:
-    """How much of what is possible the best explanation under a metric attains, a sentence; empty where not known."""
     trust = view.tables.trust
     limits = [] if trust is None else list(trust.limits.iter_rows(named=True))
     row = next((row for row in limits if (row["model"], row["metric"]) == (model, column)), None)
@@ -188,7 +172,7 @@ def share_of_possible(view: View, model: str, column: str) -> str:
     return f"{least}{_share(row)} of what is possible, on {counted(row['inputs'], 'input')}: {scores}{more}."
 
 
-def _model_audit(model: str, audit: Audit, labels: Mapping[str, str]) -> ModelAudit:
+def _model_audit(model: str, audit: Audit, labels: Mapping[str, str]) -> dict[str, Any]:
     """An audit with metrics named as people read them, and without commas, for lists."""
     labels = {column: _bracketed(label) for column, label in labels.items()}
     best = {f"{BEST_BY}{column}": f"{BEST_BY}{label}" for column, label in labels.items()}
@@ -206,7 +190,7 @@ def _model_audit(model: str, audit: Audit, labels: Mapping[str, str]) -> ModelAu
     whole = named.table()
     head = tuple(cell.replace("_", " ") for cell in whole.head)
     table = Table(f"{model}. {whole.caption}", head, whole.rows, range(3, len(head)))
-    return ModelAudit(model, named.sentences, table, named.notes)
+    return {"model": model, "sentences": named.sentences, "table": table, "notes": named.notes}
 
 
 def _bracketed(label: str) -> str:

@@ -51,12 +51,10 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def joined_words(words: Sequence[str]) -> str:
-    """A list in a sentence: ``a, b and c``."""
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
 
 
 def signed(value: float | None) -> str:
-    """A correlation: sign and two decimals."""
     return DASH if value is None or not math.isfinite(value) else f"{value:+.2f}".replace("-", MINUS)
 
 
@@ -103,7 +101,6 @@ def encoded(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows with the same names as columns; no rows are no columns."""
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
@@ -138,7 +135,6 @@ def fixed_style(size: int) -> Iterator[None]:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure without a date, with ids that depend on its content only."""
     _write(figure, path, metadata={"Date": None})
     return path
 

@@ -4,21 +4,25 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import vl_convert
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from verax.core.display import metric_head
+from verax.core.engine import Processes, ThisProcess
 from verax.core.files import write_atomically
-from verax.report import answers, attributions, boxes, curves, facts, scatter, sweeps
+from verax.report import answers, configuration_charts, example_charts, facts, sweeps
 from verax.report.html import encoded, fixed_style, joined_words, rendered, save, script_json, signed, template_file
 from verax.report.view import View
-from verax.study.tables import LEADING_DPC, Example, Tables, joined
+from verax.study.results import Results, read_results, weak_models
+from verax.study.store import StoreError
+from verax.study.study import Study
+from verax.study.tables import LEADING_DPC, Example, Tables
 
 SECTIONS = {
     "findings": "All metrics",
@@ -53,7 +57,6 @@ def write_report(path: Path, tables: Tables, examples: Sequence[Example], proven
 
 
 def page(view: View, provenance: Mapping[str, str]) -> str:
-    """The report as text."""
     charts = _charts(view)
     drawing, script = vega(), _safe_script(template_file("page.js"))
     return rendered(
@@ -75,7 +78,6 @@ def page(view: View, provenance: Mapping[str, str]) -> str:
 
 @cache
 def vega() -> Markup:
-    """Vega, Vega-Lite and Vega-Embed in one script."""
     return _safe_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
@@ -92,13 +94,13 @@ def _policy(*scripts: str) -> str:
 
 def _charts(view: View) -> dict[str, Any]:
     return {
-        **boxes.charts(view),
+        **configuration_charts.box_charts(view),
         **sweeps.epsilon_charts(view),
-        **boxes.paired_charts(view),
-        **scatter.charts(view),
+        **configuration_charts.paired_charts(view),
+        **configuration_charts.scatter_charts(view),
         **sweeps.uncertainty_charts(view),
-        **curves.charts(view),
-        **attributions.charts(view),
+        **example_charts.curve_charts(view),
+        **example_charts.bar_charts(view),
     }
 
 
@@ -107,15 +109,15 @@ def _data(view: View) -> dict[str, Any]:
     means = [name for metric in view.tables.metrics for name in (metric.column, f"{metric.column}_error")]
     figures = (*view.pair, f"{view.pair[1]}_mc_error", "attribution_norm")
     rows = view.rows.select(list(dict.fromkeys((*_SHOWN, *means, *figures))))
-    settings = {scatter.SETTING + name: values for name, values in view.settings.items()}
-    paired = boxes.paired_rows(view).select(*_SHOWN, "side", *means)
+    settings = {configuration_charts.SETTING + name: values for name, values in view.settings.items()}
+    paired = configuration_charts.paired_rows(view).select(*_SHOWN, "side", *means)
     return {
         "configurations": encoded(rows.to_dict(as_series=False) | settings),
         "input_factor": encoded(paired.to_dict(as_series=False)),
         "epsilon": encoded(sweeps.epsilon_columns(view)),
         "uncertainty": encoded(sweeps.uncertainty_columns(view)),
-        "curves": encoded(curves.columns(view)),
-        "bars": encoded(attributions.columns(view)),
+        "curves": encoded(example_charts.curve_columns(view)),
+        "bars": encoded(example_charts.bar_columns(view)),
     }
 
 
@@ -137,7 +139,7 @@ def _head(view: View) -> dict[str, Any]:
 
 
 def _body(view: View) -> dict[str, Any]:
-    shown = [example for example in view.examples if curves.has_content(example)]
+    shown = [example for example in view.examples if example_charts.has_content(example)]
     return {
         "models": facts.models(view),
         "method_counts": facts.method_counts(view),
@@ -146,18 +148,19 @@ def _body(view: View) -> dict[str, Any]:
         "main": view.main,
         "over_epsilon": sweeps.epsilon_series(view),
         "other_metrics": [
-            (metric.column, metric_head(metric.label, metric.higher_is_better)) for metric in boxes.other_metrics(view)
+            (metric.column, metric_head(metric.label, metric.higher_is_better))
+            for metric in configuration_charts.other_metrics(view)
         ],
         "model_options": [(model, model) for model in view.models],
-        "colour_options": list(scatter.colourings(view).items()),
+        "colour_options": list(configuration_charts.colourings(view).items()),
         "input_groups": [_inputs(example) for example in shown],
-        "curve_methods": [(name, name) for name in curves.methods(view)],
-        "roles": [(role, f"the {role} of each method") for role in curves.ROLES],
+        "curve_methods": [(name, name) for name in example_charts.curve_methods(view)],
+        "roles": [(role, f"the {role} of each method") for role in example_charts.ROLES],
         "bars": [
             {"id": f"bars-{at}", "model": example.model, "groups": [_inputs(example)]}
-            for at, example in enumerate(attributions.tables(view))
+            for at, example in enumerate(example_charts.bar_examples(view))
         ],
-        "galleries": [attributions.gallery(example) for example in shown if attributions.is_image(example)],
+        "galleries": [example_charts.gallery(example) for example in shown if example_charts.is_image(example)],
         "trust": facts.trust(view),
         "paper": view.paper,
         "verdicts": view.paper.matrix(view.models) if view.paper else [],
@@ -168,13 +171,13 @@ def _body(view: View) -> dict[str, Any]:
 
 def _inputs(example: Example) -> tuple[str, list[tuple[str, str]]]:
     options = [
-        (curves.input_key(example.model, at), f"{example.model}, {curves.input_label(example, at)}")
+        (example_charts.input_key(example.model, at), f"{example.model}, {example_charts.input_label(example, at)}")
         for at in range(len(example.input_ids))
     ]
     return example.model, options
 
 
-_SIZE = 8  # points
+FONT_SIZE = 8  # points, of figures
 
 
 def write_figures(folder: Path, tables: Tables, examples: Sequence[Example]) -> list[Path]:
@@ -187,35 +190,17 @@ def write_figures(folder: Path, tables: Tables, examples: Sequence[Example]) -> 
         tables: What the study measured.
         examples: A few explained inputs per model; may be empty.
     """
-    return draw_figures(folder, View(tables, tuple(examples))) + draw_examples(folder, examples)
-
-
-def draw_figures(folder: Path, view: View) -> list[Path]:
-    """Those without examples, from a view whose analysis serves others as well."""
-    return _drawn(folder, _figures(view))
-
-
-def draw_examples(folder: Path, examples: Sequence[Example]) -> list[Path]:
-    return _drawn(folder, _of_examples(examples))
+    return _drawn(folder, _figures(View(tables, tuple(examples)))) + _drawn(folder, _of_examples(examples))
 
 
 def _drawn(folder: Path, figures: Iterator[tuple[str, Figure]]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    with fixed_style(_SIZE):
+    with fixed_style(FONT_SIZE):
         return [save(figure, folder / f"{name}.svg") for name, figure in figures]
 
 
-def write_joint_figures(folder: Path, several: Sequence[Tables]) -> list[Path]:
-    """Draw the paper's figures over several studies, all models in one figure each, and return the files written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    view = View(joined(several), ())
-    # letters as outlines would take most of the file
-    with fixed_style(_SIZE), mpl.rc_context({"svg.fonttype": "none"}):
-        return [save(figure, folder / f"{name}.svg") for name, figure in _over_configurations(view)]
-
-
 def _figures(view: View) -> Iterator[tuple[str, Figure]]:
-    yield from _over_configurations(view)
+    yield from over_configurations(view)
     if sweeps.epsilon_series(view):
         yield "epsilon", sweeps.epsilon_figure(view)
     if view.uncertainty.height:
@@ -223,18 +208,61 @@ def _figures(view: View) -> Iterator[tuple[str, Figure]]:
 
 
 def _of_examples(examples: Sequence[Example]) -> Iterator[tuple[str, Figure]]:
-    shown = [example for example in examples if curves.has_content(example)]
+    shown = [example for example in examples if example_charts.has_content(example)]
     for at, example in enumerate(shown, start=1):
-        yield f"curves-{at}", curves.figure(example)
-        yield f"attributions-{at}", attributions.figure(example)
+        yield f"curves-{at}", example_charts.curve_figure(example)
+        yield f"attributions-{at}", example_charts.attribution_figure(example)
 
 
-def _over_configurations(view: View) -> Iterator[tuple[str, Figure]]:
+def over_configurations(view: View) -> Iterator[tuple[str, Figure]]:
     for metric in view.main:
         name = "dpc" if metric.column == LEADING_DPC else re.sub(r"\W+", "-", metric.column)
-        yield f"methods-{name}", boxes.figure(view, metric)
-        if boxes.paired_methods(view):
-            yield f"input-factor-{name}", boxes.paired_figure(view, metric)
+        yield f"methods-{name}", configuration_charts.box_figure(view, metric)
+        if configuration_charts.paired_methods(view):
+            yield f"input-factor-{name}", configuration_charts.paired_figure(view, metric)
     for lime, name in ((True, "scatter-lime"), (False, "scatter-others")):
-        if scatter.models(view, lime):
-            yield name, scatter.figure(view, lime)
+        if configuration_charts.scatter_models(view, lime):
+            yield name, configuration_charts.scatter_figure(view, lime)
+
+
+def write_study_report(study: Study, *, workers: int = 1) -> Path:
+    """Write ``report.html``, figures and, for the paper's models, claims; of several ``workers`` one draws."""
+    folder = study.store.folder
+    figures = folder / "figures"
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(vega)  # a second or two without Python's lock
+        results = read_results(study)
+    if results.tables.scores.is_empty():
+        raise StoreError(f"{folder}: no finished unit yet, so there is nothing to report.")
+    view = View(results.tables, results.examples)
+    with Processes([_draw_examples]) if workers > 1 else ThisProcess(_draw_examples) as engine:
+        drawing = engine.run([(figures, view.examples)], name=lambda task: f"figures in {folder}")
+        _drawn(figures, _figures(view))
+        if view.paper is not None:
+            view.paper.save_report(folder)
+        path = folder / "report.html"
+        write_atomically(path, page(view, provenance(study, results)).encode())
+        list(drawing)
+    return path
+
+
+def _draw_examples(task: tuple[Path, Sequence[Example]], tell: object) -> None:
+    folder, examples = task
+    _drawn(folder, _of_examples(examples))
+
+
+def provenance(study: Study, results: Results) -> dict[str, str]:
+    """Where everything came from, in words."""
+    facts = study.store.frozen().facts
+    lines = {"study": study.spec.name, "begun": str(facts.get("begun", "at an unknown date"))}
+    lines |= {f"version of {name}": str(value) for name, value in facts["versions"].items()}
+    lines |= {f"data {data['name']}": f"fingerprint {data['fingerprint']}" for data in facts["data"]}
+    lines |= {f"model {model['name']}": f"weights {model['weights']}" for model in facts["models"]}
+    lines["units"] = str(len(study.units))
+    if results.missing:
+        lines["incomplete"] = f"{len(results.missing)} of {len(study.units)} units are missing"
+    if weak := weak_models(study.models.values()):
+        lines["warning"] = " ".join(weak)
+    imports = [f"--import {module}" for module in facts.get("imports", [])]
+    lines["check it"] = " ".join(("verax verify", study.store.folder.name, *imports))
+    return lines

@@ -124,7 +124,6 @@ def single_curves(result: GuidedResult) -> list[tuple[str, Chart]]:
 
 
 def _draw_curves(ax: Axes, result: GuidedResult, which: int) -> str:
-    """Draw the curves of one attribution; returns what its horizontal axis counts."""
     points = result.guided.points
     ragged = bool((points != points[0]).any())
     steps = np.arange(result.steps + 1)

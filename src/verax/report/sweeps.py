@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from verax.attribution.names import label_of, method_colours
 from verax.report.plots import legend, panels, plain
 from verax.report.vega import by_model, scale_of, tooltips, vega_lite
-from verax.report.view import View
+from verax.report.view import View, present
 from verax.study.tables import MetricInfo
 
 FEWEST = 3  # columns that differ in epsilon alone: two points are no curve
@@ -42,16 +42,14 @@ def epsilon_points(view: View) -> pl.DataFrame:
 
 
 def epsilon_columns(view: View) -> dict[str, list[Any]]:
-    """The points as the page's chart needs them."""
     return epsilon_points(view).to_dict(as_series=False)
 
 
 def epsilon_charts(view: View) -> dict[str, Any]:
-    """One line per method, a panel per model."""
     if not epsilon_series(view):
         return {}
     points = epsilon_points(view)
-    labels = [label for label in view.labels if label in set(points["label"])]
+    labels = present(view.labels, points["label"])
     ticks = alt.Axis(values=sorted(set(points["epsilon"])), grid=False)
     base = alt.Chart().encode(
         x=alt.X("epsilon:Q", scale=alt.Scale(type="log", nice=False), axis=ticks),
@@ -69,7 +67,7 @@ def epsilon_charts(view: View) -> dict[str, Any]:
         base.mark_circle(size=28, aria=False),
         data=alt.NamedData(name="epsilon"),
     )
-    faceted = by_model(layers.properties(height=230), _epsilon_models(view, points), margin=60, columns=2)
+    faceted = by_model(layers.properties(height=230), present(view.models, points["model"]), margin=60, columns=2)
     described = (
         faceted.resolve_scale(y="independent")
         .resolve_axis(x="independent")
@@ -80,7 +78,7 @@ def epsilon_charts(view: View) -> dict[str, Any]:
 
 def epsilon_figure(view: View) -> Figure:
     points = epsilon_points(view)
-    models, labels = _epsilon_models(view, points), [label for label in view.labels if label in set(points["label"])]
+    models, labels = present(view.models, points["model"]), present(view.labels, points["label"])
     drawn, axes = panels(len(models), width=4.4, height=2.8, columns=2)
     for model, ax in zip(models, axes, strict=True):
         for label, colour in zip(labels, method_colours(labels), strict=True):
@@ -92,18 +90,14 @@ def epsilon_figure(view: View) -> Figure:
     return drawn
 
 
-def _epsilon_models(view: View, points: pl.DataFrame) -> list[str]:
-    return [model for model in view.models if model in set(points["model"])]
-
-
 ERRORS = {"resampled_sd": "resampled", "analytic_se": "analytic", "independent_sd": "independent draws"}
 # a resample that is the whole pool has no spread but rounding errors, which must not stretch the scale
 DRAWN = "datum.size > 0 && !(datum.size < 0.001 * datum.analytic_se)"
+_WHERE = (("name", "method", ""), ("draws", "draws", "d"))  # in tooltips
 _DASHES = {"resampled": [1, 0], "analytic": [5, 3], "independent draws": [1, 3]}
 
 
 def uncertainty_columns(view: View) -> dict[str, list[Any]]:
-    """The curves as the page's charts need them, with the ends of the error bars."""
     value, spread = pl.col("value"), pl.col("resampled_sd")
     frame = view.uncertainty.with_columns((value - spread).alias("low"), (value + spread).alias("high"))
     return frame.select("model", "name", "draws", "value", "low", "high", *ERRORS).to_dict(as_series=False)
@@ -117,11 +111,7 @@ def uncertainty_charts(view: View) -> dict[str, Any]:
 
 
 def _methods(view: View) -> list[str]:
-    return [name for name in view.method_names if name in set(view.uncertainty["name"])]
-
-
-def _models(view: View) -> list[str]:
-    return [model for model in view.models if model in set(view.uncertainty["model"])]
+    return present(view.method_names, view.uncertainty["name"])
 
 
 def _colour(view: View) -> Any:
@@ -154,13 +144,12 @@ def _values(view: View) -> Any:
     bars = bars.encode(y=alt.Y("low:Q", title="Infidelity, mean ± sd", axis=ticks, scale=room), y2="high:Q")
     points = base.mark_circle(size=26, aria=False).encode(
         y=value,
-        tooltip=[
-            alt.Tooltip("name:N", title="method"),
-            alt.Tooltip("draws:Q"),
-            alt.Tooltip("value:Q", title="Infidelity", format=".4g"),
-            alt.Tooltip("resampled_sd:Q", title="resampled sd", format=".2g"),
-            alt.Tooltip("analytic_se:Q", title="analytic error", format=".2g"),
-        ],
+        tooltip=tooltips(
+            *_WHERE,
+            ("value", "Infidelity", ".4g"),
+            ("resampled_sd", "resampled sd", ".2g"),
+            ("analytic_se", "analytic error", ".2g"),
+        ),
     )
     points = points.properties(name="values").add_params(_picked())
     return _faceted(view, alt.layer(bars, points, data=alt.NamedData(name="uncertainty")), 2).properties(
@@ -182,12 +171,7 @@ def _errors(view: View) -> Any:
         ),
         color=_colour(view),
         opacity=_faded(0.9),
-        tooltip=[
-            alt.Tooltip("name:N", title="method"),
-            alt.Tooltip("kind:N", title="error"),
-            alt.Tooltip("draws:Q"),
-            alt.Tooltip("size:Q", title="size", format=".3g"),
-        ],
+        tooltip=tooltips(*_WHERE, ("kind", "error", ""), ("size", "size", ".3g")),
     )
     dashes = alt.StrokeDash("kind:N", title=None, scale=scale_of(_DASHES), legend=alt.Legend(orient="top"))
     lines = base.mark_line(strokeWidth=1.6, aria=False).encode(strokeDash=dashes)
@@ -199,13 +183,15 @@ def _errors(view: View) -> Any:
 
 
 def _faceted(view: View, chart: Any, columns: int) -> Any:
-    faceted = by_model(chart.properties(height=230), _models(view), margin=60, columns=columns)
+    faceted = by_model(
+        chart.properties(height=230), present(view.models, view.uncertainty["model"]), margin=60, columns=columns
+    )
     return faceted.resolve_scale(y="independent").resolve_axis(x="independent")
 
 
 def uncertainty_figure(view: View) -> Figure:
     """The paper's figure: Infidelity, mean and standard deviation over resamples, against draws, by method."""
-    models, names = _models(view), _methods(view)
+    models, names = present(view.models, view.uncertainty["model"]), _methods(view)
     drawn, axes = panels(len(models), width=4.4, height=2.8, columns=2)
     for model, ax in zip(models, axes, strict=True):
         for name, colour in zip(names, method_colours(names), strict=True):

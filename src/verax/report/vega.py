@@ -33,10 +33,12 @@ def by_model(chart: Any, models: list[str], *, margin: int, columns: int = 4) ->
 
 
 def tooltips(*fields: str | tuple[str, str, str]) -> list[alt.Tooltip]:
-    """What a mark says when it is pointed at: first texts by field, then numbers by field, title and format."""
-    texts = [alt.Tooltip(f"{field}:N") for field in fields if isinstance(field, str)]
-    numbers = [field for field in fields if not isinstance(field, str)]
-    return [*texts, *(alt.Tooltip(f"{name}:Q", title=title, format=form) for name, title, form in numbers)]
+    """What a mark says when it is pointed at: texts by field, and by field, title and format numbers, or texts."""
+    named = [(field, field, "") if isinstance(field, str) else field for field in fields]
+    return [
+        alt.Tooltip(f"{name}:Q", title=title, format=form) if form else alt.Tooltip(f"{name}:N", title=title)
+        for name, title, form in named
+    ]
 
 
 def metric_chart() -> Any:
@@ -46,12 +48,10 @@ def metric_chart() -> Any:
 
 
 def scale_of(range_by_value: Mapping[str, Any]) -> alt.Scale:
-    """A scale that gives each value its colour, shape or dashes."""
     return alt.Scale(domain=list(range_by_value), range=list(range_by_value.values()))
 
 
 def axis_title(metric: MetricInfo) -> str:
-    """A metric beside an axis, with the direction in which it is better."""
     return f"{metric.label} → better" if metric.higher_is_better else f"better ← {metric.label}"
 
 

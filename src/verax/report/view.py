@@ -1,6 +1,6 @@
 """What the pages and figures show, analysed once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pkgutil import resolve_name
@@ -50,7 +50,6 @@ class View:
 
     @cached_property
     def summary(self) -> pl.DataFrame:
-        """One row per model and configuration, as the analysis gives it; DPC and Infidelity are null if not listed."""
         configurations = self._configurations
         absent = [name for name in (*self.pair, f"{self.pair[1]}_mc_error") if name not in configurations.columns]
         return configurations.with_columns(pl.lit(None, pl.Float64).alias(name) for name in absent)
@@ -60,17 +59,14 @@ class View:
         return tuple(metric for metric in self.tables.metrics if self.summary[metric.column].count())
 
     def leading(self, *columns: str) -> list[MetricInfo]:
-        """These metrics where they were measured, or else the first ones that were, as many."""
         leading = [metric for name in columns for metric in self.measured if metric.column == name]
         return leading or list(self.measured[: len(columns)])
 
     @property
     def main(self) -> list[MetricInfo]:
-        """The metrics that have charts of their own."""
         return self.leading(LEADING_PC, LEADING_DPC)
 
     def boxes(self, metric: MetricInfo) -> pl.DataFrame:
-        """Per model, method and variant the spread over configurations, in reading order."""
         boxes = methods(self.summary, metric, by=("model", "method", "local"))
         order = in_order(boxes.select("method", "local").iter_rows())
         keys = boxes.select("model", "method", "local").iter_rows()
@@ -78,7 +74,6 @@ class View:
         return boxes[sorted(range(boxes.height), key=places.__getitem__)]
 
     def winner(self, model: str, metric: MetricInfo) -> Winner | None:
-        """The explanation of a model that a metric rates best; None where none was measured."""
         return winner(self.tables, model, metric)
 
     @cached_property
@@ -113,12 +108,10 @@ class View:
 
     @property
     def method_names(self) -> list[str]:
-        """Methods without variants, in reading order."""
         return labels_in_order(self.summary["method"].unique())
 
     @cached_property
     def lime(self) -> pl.DataFrame:
-        """LIME's configurations that have both DPC and Infidelity."""
         return self.summary.filter(pl.col("method").is_in(lime_methods())).drop_nulls(self.pair)
 
     @cached_property
@@ -128,7 +121,6 @@ class View:
 
     @cached_property
     def near_zero(self) -> pl.DataFrame:
-        """Configurations of LIME whose attributions are next to nothing."""
         return near_zero(self.lime).select(_KEYS)
 
     @cached_property
@@ -147,7 +139,6 @@ class View:
 
     @cached_property
     def uncertainty(self) -> pl.DataFrame:
-        """Infidelity against draws per model and method; no rows where the study has none."""
         lines = curves(self.tables.uncertainty)
         return lines.with_columns(pl.col("method").map_elements(label_of_method, return_dtype=pl.String).alias("name"))
 
@@ -166,6 +157,11 @@ class View:
         return {name: values for name, values in columns.items() if len(set(values) - {None}) > 1}
 
 
+def present(names: Iterable[str], column: pl.Series) -> list[str]:
+    """Those of some names that a column holds."""
+    held = set(column)
+    return [name for name in names if name in held]
+
+
 def _pair(configuration: str) -> str:
-    """The same word for a configuration with and without the input as factor."""
     return min(configuration, with_other_input_factor(configuration) or configuration)

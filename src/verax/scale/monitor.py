@@ -320,7 +320,7 @@ class Monitor:
         Args:
             path: An ``.html`` file.
         """
-        from verax.report.monitoring import monitoring_page  # noqa: PLC0415  # to keep ``import verax`` light
+        from verax.report.result_pages import monitoring_page  # noqa: PLC0415  # to keep ``import verax`` light
 
         write_atomically(Path(path), monitoring_page(self).encode())
 

@@ -18,10 +18,9 @@ from verax.evaluation.evaluate import evaluate
 from verax.evaluation.result import Evaluation
 from verax.metrics.base import GuidedMetric, SampledMetric
 from verax.scoring.meter import Cost, Mark, Rows
-from verax.study.cache import Cache
-from verax.study.explained_models import ExplainedModel
+from verax.study.explained_models import ExplainedModel, Machine, known_warnings_silenced
 from verax.study.metrics import StudyMetrics, described, is_drawn
-from verax.study.study_data import Machine, known_warnings_silenced
+from verax.study.store import Cache
 from verax.study.tables import COST_COLUMNS, scores_schema
 from verax.study.units import attributions_key
 
@@ -58,18 +57,29 @@ def explain(
     used = {method.canonical: model.used(method) for method in configurations}
     groups = families(list(dict.fromkeys(used.values())))  # two names may be computed as one
     inputs = model.inputs[rows].to(machine.device)
+    keys = {family: attributions_key(model, rows, family, members) for family, members in groups.items()}
     values: dict[Attribution, Float[Tensor, "n *shape"]] = {}
     costs: dict[Family, Spent] = {}
-    for family, stack, spent in _cached_or_computed(model, groups, rows, inputs, machine, cache, tell, again):
+    missing: Groups = {}
+    for family, members in groups.items():
+        kept = cache.get(keys[family], (len(members), *inputs.shape))
+        if kept is None:
+            missing[family] = members
+        else:
+            values |= dict(zip(members, kept[0].to(machine.device), strict=True))
+            costs[family] = Cost if again else partial(Cost, kept[1].rows, kept[1].seconds)
+    for family, stack, spent in _computed(model, missing, rows, inputs, machine, tell) if missing else ():
+        if cache.takes(stack):
+            cache.put(keys[family], stack, spent())
+        values |= dict(zip(missing[family], stack, strict=True))
         costs[family] = spent
-        values |= dict(zip(groups[family], stack, strict=True))
-    members = Counter(method.family for method in used.values())
+    counts = Counter(method.family for method in used.values())
     each: dict[Family, tuple[float, float, float]] = {}
     # the unperturbed inputs, which no family pays for alone
     clean = 0 if all(spent is Cost for spent in costs.values()) else len(inputs)
     total = Cost(Rows(clean))
     for family, spent in costs.items():
-        cost, count = spent(), members[family]
+        cost, count = spent(), counts[family]
         forward = clean / len(used) + cost.rows.forward / count
         each[family] = (forward, cost.rows.backward / count, cost.seconds / count)
         total += cost
@@ -77,46 +87,23 @@ def explain(
     return Explanations({name: values[method] for name, method in used.items()}, shares, total)
 
 
-def _cached_or_computed(
-    model: ExplainedModel,
-    groups: Groups,
-    rows: slice,
-    inputs: Float[Tensor, "n *shape"],
-    machine: Machine,
-    cache: Cache,
-    tell: Tell,
-    again: bool,
-) -> Iterator[tuple[Family, Float[Tensor, "k n *shape"], Spent]]:
-    """Each family with its members' attributions and what they cost: first those that are kept."""
-    keys = {family: attributions_key(model, rows, family, members) for family, members in groups.items()}
-    missing: Groups = {}
-    for family, members in groups.items():
-        kept = cache.get(keys[family], (len(members), *inputs.shape))
-        if kept is None:
-            missing[family] = members
-        else:
-            yield family, kept[0].to(machine.device), Cost if again else partial(Cost, kept[1].rows, kept[1].seconds)
-    if missing:
-        for family, values, spent in _computed(model, missing, rows, inputs, machine, tell):
-            if cache.takes(values):
-                cache.put(keys[family], values, spent())
-            yield family, values, spent
-
-
 def _computed(
     model: ExplainedModel, groups: Groups, rows: slice, inputs: Float[Tensor, "n *shape"], machine: Machine, tell: Tell
 ) -> Iterator[tuple[Family, Float[Tensor, "k n *shape"], Spent]]:
-    """Run families one after the other."""
     scorer = model.scorer(machine.compile)
-    pieces = stream(groups, model.material.problem(scorer, rows, machine, background=True))
+    pieces = stream(groups, model.problem(rows, machine))
     start = end = Mark.of(scorer.counts, inputs.device)
     clean = Rows(-len(inputs))  # the unperturbed inputs are scored first and belong to no family
     current: Family | None = None
     values = torch.empty(0)
+
+    def spent(start: Mark, end: Mark, further: Rows) -> Cost:
+        return end.since(start) + Cost(further)
+
     for family, piece in pieces:
         if family is not current:
             if current is not None:
-                yield current, values, partial(_between, start, end, clean)
+                yield current, values, partial(spent, start, end, clean)
                 clean = Rows(0)
             current, start = family, end
             tell(groups[family][0].label)
@@ -124,17 +111,11 @@ def _computed(
         values[:, piece.rows] = piece.values.to(values)
         end = Mark.of(scorer.counts, inputs.device)
     if current is not None:
-        yield current, values, partial(_between, start, end, clean)
-
-
-def _between(start: Mark, end: Mark, further: Rows) -> Cost:
-    return end.since(start) + Cost(further)
+        yield current, values, partial(spent, start, end, clean)
 
 
 @dataclass(frozen=True)
 class UnitResult:
-    """The table of a unit and what it cost."""
-
     table: pl.DataFrame
     costs: dict[str, Any]
 
@@ -157,7 +138,7 @@ def compute(
     tell("metrics")
     before, spared = scorer.model_seconds, scorer.rows_spared
     with known_warnings_silenced():
-        problem = model.material.problem(scorer, rows, machine, background=False)
+        problem = model.problem(rows, machine, background=False)
         evaluation = evaluate(problem, explanations.values, metrics.on_data(rows, model.background))
     guided, sampled = _costs(evaluation)
     table = _table(model, rows, explanations, evaluation, metrics)
@@ -216,7 +197,6 @@ def _table(
 
 
 def _names(model: ExplainedModel, rows: slice, evaluation: Evaluation) -> pl.DataFrame:
-    """What each row of the table is about."""
     numbers = model.rows[rows].tolist()
     inputs = pl.DataFrame(
         {
@@ -239,7 +219,6 @@ def _names(model: ExplainedModel, rows: slice, evaluation: Evaluation) -> pl.Dat
 
 
 def _scores(explanations: Explanations, evaluation: Evaluation) -> dict[str, Any]:
-    """Metrics, with the Monte-Carlo errors of those that have some, and the length of each attribution."""
     norms = [
         torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=torch.float64)
         for values in explanations.values.values()

@@ -3,21 +3,21 @@
 import functools
 import importlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from verax.attribution import METHODS, Attribution, grid
 from verax.attribution.base import Modality
@@ -47,6 +47,8 @@ def plain_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(plain_name)]
+# a whole path, for workers and later runs elsewhere
+PathText = Annotated[str, AfterValidator(lambda path: str(Path(path).expanduser().absolute()))]
 
 
 class SpecTable(BaseModel):
@@ -55,46 +57,50 @@ class SpecTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-def unknown_name(message: str) -> PydanticCustomError:
-    """The error of a name that nothing is known by; how to make it known is added to the message later."""
-    return PydanticCustomError(UNKNOWN_NAME, "{message}", {"message": message})
+def mistake(message: object, kind: str = "mistake") -> PydanticCustomError:
+    """An error whose message names what was expected and found; an unknown name gets the advice of the reader."""
+    custom: Any = PydanticCustomError  # whose types take literal strings alone
+    return cast("PydanticCustomError", custom(kind, "{message}", {"message": str(message)}))
 
 
-class Mistakes(list[InitErrorDetails]):
-    """All that is wrong in a table, because pydantic takes a single error from whatever else checks a value.
+def list_of(what: str, least: int = 0) -> BeforeValidator:
+    """Take a list as a tuple, of so many entries at least."""
+
+    def as_tuple(listed: Any) -> tuple[Any, ...]:
+        if not isinstance(listed, list | tuple) or len(listed) < least:
+            raise ValueError(f"expected a list of {what}{', at least one' if least else ''}")
+        return tuple(listed)
+
+    return BeforeValidator(as_tuple)
+
+
+def configuration(settings: Any) -> Attribution:
+    """Make a configuration from a table with ``method`` and its settings.
 
     Example:
-        >>> mistakes = Mistakes()
-        >>> for place, word in enumerate(["1", "one", "two"]):
-        ...     with mistakes.at("list", place):
-        ...         number = int(word)
-        >>> mistakes.validation_error().error_count()
-        2
+        >>> configuration({"method": "IntegratedGradients", "baseline": "max"}).canonical
+        "IntegratedGradients(baseline='max', multiply_by_inputs=True, points=64)"
     """
+    table = settings if isinstance(settings, Mapping) else {"method": settings}
+    try:
+        kind = METHODS.get(table.get("method"))
+    except ValueError as error:
+        raise mistake(error, UNKNOWN_NAME) from None
+    if table is not settings:
+        raise ValueError(f"expected a table with method, got {settings!r}")
+    method: Attribution = from_dict(kind, {name: value for name, value in settings.items() if name != "method"})
+    return method
 
-    @contextmanager
-    def at(self, *place: str | int) -> Iterator[None]:
-        """Note what a check raises for, and where; what was found for the check to say."""
-        try:
-            yield
-        except PydanticCustomError as error:
-            self.append(InitErrorDetails(type=error, loc=place, input={}))
-        except (ValueError, TypeError) as error:
-            self.note(str(error), *place)
 
-    def note(self, message: str, *place: str | int) -> None:
-        kind = PydanticCustomError("value_error", "{message}", {"message": message})
-        self.append(InitErrorDetails(type=kind, loc=place, input={}))
+def _checked_configuration(settings: Any) -> Any:
+    try:
+        configuration(settings)
+    except (ValueError, TypeError) as error:
+        raise error if isinstance(error, PydanticCustomError) else mistake(error) from None
+    return settings
 
-    def add(self, error: ValidationError) -> None:
-        for mistake in error.errors():
-            custom: Any = PydanticCustomError  # whose types say that the name of a kind is known when it is written
-            kind = custom(mistake["type"], "{message}", {"message": mistake["msg"]})
-            self.append(InitErrorDetails(type=kind, loc=mistake["loc"], input=mistake["input"]))
 
-    def validation_error(self) -> ValidationError:
-        """All of them as one error, which pydantic takes apart again."""
-        return ValidationError.from_exception_data("spec", self)
+Configured = Annotated[dict[str, Any], BeforeValidator(_checked_configuration)]
 
 
 class AttributionsSpec(SpecTable):
@@ -115,20 +121,8 @@ class AttributionsSpec(SpecTable):
     # whether to take methods that remove features as well, Occlusion, Shapley values and LIME over features: they need
     # no gradients and take categories
     removals: bool = False
-    others: tuple[dict[str, Any], ...] = ()  # further configurations, each a table with ``method`` and its settings
-
-    @field_validator("others", mode="before")
-    @classmethod
-    def _known(cls, listed: Any) -> Any:
-        if not isinstance(listed, list | tuple):
-            raise ValueError("expected a list of tables, each with a method")
-        mistakes = Mistakes()
-        for number, settings in enumerate(listed):
-            with mistakes.at(number):
-                configuration(settings)
-        if mistakes:
-            raise mistakes.validation_error()
-        return tuple(listed)
+    # further configurations, each a table with ``method`` and its settings
+    others: Annotated[tuple[Configured, ...], list_of("tables, each with a method")] = ()
 
     def configurations(self, modality: Modality) -> list[Attribution]:
         """The configurations for a kind of data, each once, in the grid's order.
@@ -166,32 +160,8 @@ def thinned(configurations: Sequence[Attribution], every: int) -> list[Attributi
     return [method for method in configurations if method not in dropped]
 
 
-def configuration(settings: Any) -> Attribution:
-    """Make a configuration from a table with ``method`` and its settings.
-
-    Example:
-        >>> configuration({"method": "IntegratedGradients", "baseline": "max"}).canonical
-        "IntegratedGradients(baseline='max', multiply_by_inputs=True, points=64)"
-    """
-    try:
-        kind = METHODS.get(settings.get("method") if isinstance(settings, Mapping) else settings)
-    except ValueError as error:
-        raise unknown_name(str(error)) from None
-    if not isinstance(settings, Mapping):
-        raise ValueError(f"expected a table with method, got {settings!r}")
-    method: Attribution = from_dict(kind, {name: value for name, value in settings.items() if name != "method"})
-    return method
-
-
 LIVE = "live"
 """The name of data that were objects of a running program."""
-
-
-def some(listed: Any) -> Any:
-    """A list of tables as a tuple; raises where it is empty."""
-    if not isinstance(listed, list | tuple) or not listed:
-        raise ValueError("expected a list of tables, at least one")
-    return tuple(listed)
 
 
 class ModelSpec(SpecTable):
@@ -206,7 +176,7 @@ class ModelSpec(SpecTable):
     # a trained model: ``.safetensors`` with its sidecar, as ``verax train`` writes it, ``.onnx``, ``.skops`` (scikit-
     # learn), ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM), ``.cbm`` (CatBoost) or ``.pt2`` (``torch.export``).
     # Files of other libraries get rows in the data's own units. The key may be called ``file``, too.
-    path: str | None = Field(default=None, validation_alias=AliasChoices("path", "file"))
+    path: PathText | None = Field(default=None, validation_alias=AliasChoices("path", "file"))
     # what the outputs of such a file are, where it does not say so: ``"logits"``, ``"probabilities"`` or ``"values"``
     returns: Returns | None = None
     trust: bool = False  # whether a file may be opened that can run code: ``.pt2``, or ``.skops`` with unknown classes
@@ -238,7 +208,7 @@ class DataSpec(SpecTable):
     """A data set, the models that learn it, and how their predictions are explained."""
 
     name: str  # of a data set that is shipped, or of one's own: ``verax.datasets.names()``
-    path: str | None = None  # for a data set that takes one
+    path: PathText | None = None  # for a data set that takes one
     label: str | None = None  # the column to predict, of a file
     task: LabelTask = "auto"  # what for: ``"classification"``, ``"regression"``, or ``"auto"``, as the labels look
     # the column of a file that is true or 1 for rows that models of one's own have not learnt from: these are half
@@ -251,20 +221,15 @@ class DataSpec(SpecTable):
     limit: Count | None = None
     seed: int = 0  # of the split, and of the order in which rows are explained
     background: Count | None = None  # training rows for methods that need some; all of a table, 1,024 images
-    models: tuple[ModelSpec, ...]  # what explains
+    models: Annotated[tuple[ModelSpec, ...], list_of("tables", least=1)]  # what explains
     attributions: AttributionsSpec = AttributionsSpec()  # what is compared
     chunk: Count | None = None  # inputs in a unit of work; found automatically
-
-    @field_validator("models", mode="before")
-    @classmethod
-    def _as_tuple(cls, listed: Any) -> Any:
-        return some(listed)
 
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
         if name not in (*names(), LIVE):
-            raise unknown_name(unknown(name, names()))
+            raise mistake(unknown(name, names()), UNKNOWN_NAME)
         return name
 
     @model_validator(mode="after")

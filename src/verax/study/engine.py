@@ -5,7 +5,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +16,9 @@ from verax.core.ray_engine import Cluster, RayTasks
 from verax.core.registry import load_plugins
 from verax.core.system import available_cores
 from verax.study.compute import Tell, UnitResult, compute
-from verax.study.store import parquet, versions
-from verax.study.study import Study, open_study
-from verax.study.study_data import Machine
+from verax.study.explained_models import Machine
+from verax.study.store import parquet
+from verax.study.study import Study, open_study, versions
 from verax.study.trust import TRUST, Question, answer, questions
 from verax.study.uncertainty import compute_uncertainty, uncertainty_tables
 from verax.study.units import Unit
@@ -33,39 +32,11 @@ def begun_ahead(jobs: Sequence[Job], begin: Callable[[Job, Executor], None]) -> 
     threads = ThreadPoolExecutor(max(1, available_cores() // 4))
     try:
         for number, job in enumerate(jobs):
-            for some in jobs[number + (number > 0) : number + 2]:
-                begin(some, threads)
+            for ahead in jobs[number + (number > 0) : number + 2]:
+                begin(ahead, threads)
             yield job
     finally:  # also when something went wrong and the generator is closed
         threads.shutdown(cancel_futures=True)
-
-
-class Written:
-    """Work done one after the other by a thread; what it comes to, or what went wrong, is told when one asks."""
-
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self.tell = tell
-        self.thread = ThreadPoolExecutor(1)
-        self.last: Future[int] | None = None
-
-    def __enter__(self) -> "Written":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._finish()
-        finally:
-            self.thread.shutdown()
-
-    def put(self, work: Callable[[], int]) -> None:
-        """Begin some work, once the work before is done."""
-        self._finish()
-        self.last = self.thread.submit(work)
-
-    def _finish(self) -> None:
-        last, self.last = self.last, None
-        if last is not None:
-            self.tell(last.result())
 
 
 def _computed(study: Study, unit: Unit, machine: Machine, tell: Tell) -> UnitResult:
@@ -92,12 +63,15 @@ def run_beside(study: Study, units: Sequence[Unit], machine: Machine, tell: Call
 
     # models take turns on the same inputs, whose segments serve all of them
     order = sorted(units, key=lambda unit: unit.rows.start)
-    with Written(tell) as written, closing(begun_ahead(order, begin)) as jobs:
+    written: Future[int] | None = None
+    with ThreadPoolExecutor(1) as writer, closing(begun_ahead(order, begin)) as jobs:
         for unit in jobs:
-            written.put(partial(store, study, unit, _computed(study, unit, machine, tell)))
-
-
-UNCERTAINTY = "uncertainty of Infidelity"  # what the watcher is told
+            result = _computed(study, unit, machine, tell)
+            if written is not None:
+                tell(written.result())
+            written = writer.submit(store, study, unit, result)
+    if written is not None:
+        tell(written.result())
 
 
 @dataclass(frozen=True)
@@ -123,7 +97,7 @@ class StudyWork:
             return store(study, units[task], _computed(study, units[task], self.machine, tell))
         if task in uncertainty_tables(study):
             if not study.store.has("uncertainty", task):
-                tell(UNCERTAINTY)
+                tell("uncertainty of Infidelity")
                 compute_uncertainty(study, task, self.machine)
         elif not study.store.has(TRUST, task):
             tell(_questions(study)[task].title)
@@ -133,7 +107,6 @@ class StudyWork:
 
 @functools.lru_cache(maxsize=1)
 def _opened(folder: str, imports: tuple[str, ...], frozen: bytes) -> Study:
-    """The study, opened once by each worker, and again when it has grown."""
     load_plugins(imports)
     return open_study(folder)
 

@@ -15,11 +15,10 @@ from verax.data.base import as_numbers
 from verax.data.columns import MISSING
 from verax.metrics import DirectedPredictionChange, PredictionChange
 from verax.metrics.base import Metric
-from verax.study.cache import Cache, words
 from verax.study.compute import explain
-from verax.study.explained_models import ExplainedModel
+from verax.study.explained_models import ExplainedModel, Machine, known_warnings_silenced
 from verax.study.spec import StudySpec
-from verax.study.study_data import Machine, known_warnings_silenced
+from verax.study.store import Cache, words
 from verax.study.tables import LEADING_ORDER, Example
 from verax.study.units import other_key
 
@@ -27,14 +26,6 @@ Chosen = Sequence[tuple[Attribution, str]]  # with its role, "best" or "worst"
 _CURVES = ("pc_morf", "pc_lerf", "dpc_morf", "dpc_lerf")
 _ARRAYS = ("inputs", "targets", "probabilities", "attributions", *_CURVES, "dpc", "pc")
 _NAMES = ("class_names", "feature_names", "input_ids", "configurations", "methods", "roles")
-
-
-def choose(model: ExplainedModel, best: dict[str, str], worst: dict[str, str]) -> list[tuple[Attribution, str]]:
-    """Configurations by their names, with their role; a method with one configuration has no worst."""
-    by_name = {method.canonical: method for method in model.configurations}
-    return [(by_name[best[method]], "best") for method in best] + [
-        (by_name[worst[method]], "worst") for method in worst if worst[method] != best.get(method)
-    ]
 
 
 def examples_stem(model: ExplainedModel, spec: StudySpec, chosen: Chosen) -> str:
@@ -49,7 +40,7 @@ def make_examples(model: ExplainedModel, spec: StudySpec, chosen: Chosen, machin
     configurations = [method for method, _ in chosen]
     explanations = explain(model, configurations, rows, machine, cache)
     with known_warnings_silenced():
-        problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
+        problem = model.problem(rows, machine, background=False)
         evaluation = verax.evaluate(problem, explanations.values, metrics)
     order = [method.canonical for method in configurations]
     curves = {}

@@ -15,12 +15,12 @@ from verax.data.columns import LabelTask, columns_of, numbers_of, read_labels
 from verax.data.file import held_out_rows, table_dataset
 from verax.metrics.choose import Metrics, metrics_for_numbers
 from verax.study.data_spec import LIVE, configuration
+from verax.study.explained_models import Machine
 from verax.study.metrics import written
 from verax.study.models import Live
 from verax.study.run import Finished
 from verax.study.run import run_study as run_spec
 from verax.study.spec import StudySpec, load_spec, parse_spec
-from verax.study.study_data import Machine
 
 _HERE = Machine()
 _EVERY = 97  # of the grid's LIME configurations: a prime number, so that all their settings occur
@@ -153,13 +153,10 @@ def _dataset(data: Any, task: LabelTask, name: str, seed: int, held_out: Any) ->
         raise ValueError("data: expected finite numbers, or NaN where one is missing; got infinity.")
     if array.ndim == 4:
         pixels = array if array.dtype == np.uint8 else array.astype(np.float32)
-        settings: dict[str, Any] = {
-            "class_names": labels_read.class_names,
-            "task": labels_read.task,
-            "seed": seed,
-            "held_out": kept,
-        }
-        return assembled(name, pixels, labels_read.values, ids, **settings)
+        classes, kind = labels_read.class_names, labels_read.task
+        return assembled(
+            name, pixels, labels_read.values, ids, class_names=classes, task=kind, seed=seed, held_out=kept
+        )
     names = [f"feature {place}" for place in range(array.shape[1])]
     return table_dataset(name, numbers_of(array, names), labels_read, ids, seed, kept)
 

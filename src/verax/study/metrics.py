@@ -1,12 +1,14 @@
 """The metrics of a study: what the table ``[metrics]`` of its spec means, and how it is written in full."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler  # pydantic itself names it from 2.11 on
+from pydantic_core import InitErrorDetails, PydanticCustomError
 from torch import Tensor
 
 from verax.core.registry import to_dict
@@ -15,10 +17,10 @@ from verax.metrics.base import METRICS, GuidedMetric, Metric
 from verax.metrics.choose import COLUMNS, metric_from
 from verax.metrics.monte_carlo import EffectMetric
 from verax.problem.replacement.base import needs_background
-from verax.study.data_spec import Count, Mistakes, SpecTable, plain_name, unknown_name
+from verax.study.data_spec import UNKNOWN_NAME, Count, SpecTable, list_of, mistake, plain_name
 from verax.study.tables import LEADING_DPC, LEADING_INFIDELITY, MetricInfo, scores_schema
 
-_OWN = ("as", "none", "limit")  # keys of an entry that are no settings of its metric
+_ENTRY_KEYS = ("as", "none", "limit")  # keys of an entry that are no settings of its metric
 _SETTINGS = ("steps", "tolerance", "samples", "sigma", "subset", "seed")
 _GUIDED: tuple[Any, ...] = (
     "pc",
@@ -54,7 +56,9 @@ class MetricsSpec(SpecTable):
     # of it; ``none`` names settings that are to be None, which TOML cannot write. Left out, it is PC, DPC in three
     # readings of the paper, normalised Infidelity, and the two effect correlations that decide which explanation the
     # report recommends, of 160 draws each.
-    listed: tuple[Any, ...] | None = Field(default=None, alias="list")
+    listed: Annotated[tuple[Any, ...] | None, list_of("names and tables of metrics", least=1)] = Field(
+        default=None, alias="list"
+    )
     # perturbation steps of PC and DPC, or ``"adaptive"``. This and the keys below are also for any other listed metric
     # that has such a setting and does not say its own, where the spec says them.
     steps: Count | Literal["adaptive"] = 20
@@ -74,29 +78,22 @@ class MetricsSpec(SpecTable):
             raise ValueError("expected a whole number from 1 on or 'adaptive'")
         return value
 
-    @field_validator("listed", mode="before")
-    @classmethod
-    def _as_tuple(cls, listed: Any) -> Any:
-        if listed is not None and (not isinstance(listed, list | tuple) or not listed):
-            raise ValueError("expected a list of names and tables of metrics, at least one")
-        return listed if listed is None else tuple(listed)
-
     @model_validator(mode="wrap")
     @classmethod
     def _known(cls, content: Any, handler: ModelWrapValidatorHandler["MetricsSpec"]) -> "MetricsSpec":
-        """Mistakes of the list are told beside those of the other keys, which it is read with."""
-        mistakes = Mistakes()
+        """Read the list with those other keys that are right, so that all mistakes are told at once."""
         try:
             spec = handler(content)
         except ValidationError as error:
-            mistakes.add(error)
-            # the list of a table in which something else is wrong, with those settings that are right
-            wrong = {mistake["loc"][0] for mistake in mistakes if mistake["loc"]}
+            wrong = {line["loc"][0] for line in error.errors() if line["loc"]}
             table = content if isinstance(content, Mapping) else {}
             right = {key: value for key, value in table.items() if key not in wrong}
-            settings = {key: right[key] for key in _SETTINGS if key in right}
-            _read_list(right.get("list") or (), settings, mistakes)
-            raise mistakes.validation_error() from None
+            _, lines = _read_list(right.get("list") or (), {key: right[key] for key in _SETTINGS if key in right})
+            first = [
+                InitErrorDetails(type=mistake(line["msg"], line["type"]), loc=line["loc"], input=line["input"])
+                for line in error.errors()
+            ]
+            raise ValidationError.from_exception_data("spec", [*first, *lines]) from None
         metrics_of(spec)
         return spec
 
@@ -157,10 +154,9 @@ def metrics_of(spec: MetricsSpec) -> StudyMetrics:
     usual = (*_GUIDED, *(_SAMPLED if spec.infidelity else ()), *deciding)
     listed = usual if spec.listed is None else spec.listed
     settings = {key: getattr(spec, key) for key in spec.model_fields_set.intersection(_SETTINGS)}
-    mistakes = Mistakes()
-    metrics = _read_list(listed, settings, mistakes)
-    if mistakes:
-        raise mistakes.validation_error()
+    metrics, lines = _read_list(listed, settings)
+    if lines:
+        raise ValidationError.from_exception_data("spec", lines)
     return metrics
 
 
@@ -210,60 +206,61 @@ def local_infidelity(metrics: Mapping[str, Metric]) -> Infidelity | None:
     return next((metric for metric in infidelities if metric.kind == "local"), None)
 
 
-def _with_rows(metric: Metric, background: Tensor) -> Metric:
-    replacement = getattr(metric, "replacement", None)
-    if replacement is None or not needs_background(replacement):
-        return metric
-    return replace(metric, replacement=replace(replacement, background=background))  # type: ignore[call-arg]
+@contextmanager
+def _noted(lines: list[InitErrorDetails], *place: str | int) -> Iterator[None]:
+    """Add what a check raises for, as a line of pydantic's error: by itself it takes one from each check."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        kind = error if isinstance(error, PydanticCustomError) else mistake(error)
+        lines.append(InitErrorDetails(type=kind, loc=place, input=None))
 
 
-def _read_list(listed: Sequence[Any], settings: Mapping[str, Any], mistakes: Mistakes) -> StudyMetrics:
-    """The metrics of a list, with those settings of the whole table that they take; notes all that is wrong."""
+def _read_list(listed: Sequence[Any], settings: Mapping[str, Any]) -> tuple["StudyMetrics", list[InitErrorDetails]]:
+    """The metrics of a list, with those settings of the whole table that they take, and all that is wrong."""
     defaults = {key: value for key, value in settings.items() if value is not None}
     metrics: dict[str, Metric] = {}
     limits: dict[str, int] = {}
     columns: list[str] = []  # also of metrics that are wrong otherwise, so that clashes are told at once
+    lines: list[InitErrorDetails] = []
     for number, entry in enumerate(listed):
         table = {"metric": entry} if isinstance(entry, str) else entry
-        if not isinstance(table, Mapping):
-            mistakes.note(f"expected the name of a metric or a table with metric, got {entry!r}", "list", number)
-            continue
-        column = str(table.get("as", table.get("metric")))
-        with mistakes.at("list", number):
+        with _noted(lines, "list", number):
+            if not isinstance(table, Mapping):
+                raise ValueError(f"expected the name of a metric or a table with metric, got {entry!r}")
+            column = str(table.get("as", table.get("metric")))
             metrics[column] = _read(table, defaults)
+        if not isinstance(table, Mapping):
+            continue
         if "as" in table or column in METRICS:
-            with mistakes.at("list", number):
+            with _noted(lines, "list", number):
                 _check_column(table.get("as", column), columns)
             columns.append(column)
         if "limit" in table:
-            limit = table["limit"]
-            if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
-                limits[column] = limit
-            else:
-                mistakes.note(f"limit: expected a number of inputs, at least 1, got {limit!r}", "list", number)
+            limit: Any = table["limit"]
+            limits[column] = limit
+            with _noted(lines, "list", number):
+                if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+                    raise ValueError(f"limit: expected a number of inputs, at least 1, got {limit!r}")
     if len(metrics) == len(listed):
-        with mistakes.at():
+        with _noted(lines):
             _check_tolerance(metrics.values(), defaults)
-    if limits and len(limits) == len(listed):
-        mistakes.note("every metric has a limit; leave one without, and give the data a limit instead", "list")
-    return StudyMetrics(metrics, limits)
+    with _noted(lines, "list"):
+        if limits and len(limits) == len(listed):
+            raise ValueError("every metric has a limit; leave one without, and give the data a limit instead")
+    return StudyMetrics(metrics, limits), lines
 
 
 def _read(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> Metric:
-    """The metric of an entry."""
     try:
         METRICS.get(table.get("metric"), "metric")
     except ValueError as error:
-        raise unknown_name(str(error)) from None
-    none = dict.fromkeys(_names(table.get("none", [])))
-    settings = {key: value for key, value in table.items() if key not in _OWN}
-    return metric_from({**settings, **none}, defaults)
-
-
-def _names(listed: Any) -> Sequence[str]:
-    if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
-        raise ValueError(f"none: expected a list of settings, got {listed!r}")
-    return listed
+        raise mistake(error, UNKNOWN_NAME) from None
+    none = table.get("none", [])
+    if not isinstance(none, list | tuple) or not all(isinstance(name, str) for name in none):
+        raise ValueError(f"none: expected a list of settings, got {none!r}")
+    settings = {key: value for key, value in table.items() if key not in _ENTRY_KEYS}
+    return metric_from({**settings, **dict.fromkeys(none)}, defaults)
 
 
 def _check_column(column: Any, others: Collection[str]) -> None:
@@ -276,17 +273,16 @@ def _check_column(column: Any, others: Collection[str]) -> None:
     for suffix in _SUFFIXES:
         if f"{column}{suffix}" in _TAKEN:
             raise ValueError(f"as: {column}{suffix} is a column of the table already; choose another name")
-    for other in others:
-        if any(f"{column}{suffix}" == other or f"{other}{suffix}" == column for suffix in _SUFFIXES):
-            raise ValueError(f"as: {column!r} clashes with the column {other!r}; choose another name")
+        for other in others:
+            if f"{column}{suffix}" == other or f"{other}{suffix}" == column:
+                raise ValueError(f"as: {column!r} clashes with the column {other!r}; choose another name")
 
 
 def _check_tolerance(metrics: Iterable[Metric], defaults: Mapping[str, Any]) -> None:
     """Raise for a tolerance that no metric would look at, because their steps are not adaptive."""
-    steps = defaults.get("steps")
-    if defaults.get("tolerance") is None or steps == "adaptive":
+    steps = defaults.get("steps", "none")
+    takers = (metric for metric in metrics if hasattr(metric, "tolerance"))
+    if "tolerance" not in defaults or steps == "adaptive":
         return
-    takers = [metric for metric in metrics if hasattr(metric, "tolerance")]
     if not any(getattr(metric, "steps", "adaptive") == "adaptive" for metric in takers):
-        got = "none" if steps is None else steps
-        raise ValueError(f"tolerance: it is where adaptive steps stop; expected steps adaptive beside it, got {got}.")
+        raise ValueError(f"tolerance: it is where adaptive steps stop; expected steps adaptive beside it, got {steps}.")

@@ -27,19 +27,11 @@ from verax.scoring.raw_rows import on_standardised
 from verax.scoring.scorer import Scorer
 from verax.statistics.prediction_quality import Figures, class_figures, value_figures
 from verax.study.data_spec import DataSpec, ModelSpec
-from verax.study.explained_models import NAMES, ExplainedModel, state_hash, usable
+from verax.study.explained_models import NAMES, ExplainedModel, Material, state_hash, usable
 from verax.study.store import Store
-from verax.study.study_data import Material
 
 _MOST = 1024  # rows of each kind on which a model is measured or identified
-_UNHASHABLE = (
-    pickle.PicklingError,
-    TypeError,
-    AttributeError,
-    ValueError,
-    NotImplementedError,
-    RuntimeError,  # RecursionError among them
-)
+_UNHASHABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError)  # RecursionError among them
 
 Predict = Callable[[Float[Tensor, "n *shape"]], Tensor]
 
@@ -61,7 +53,6 @@ def model_identity(model: Any, adapter: Adapter, material: Material, predict: Pr
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
-    """What a module holds beside weights, buffers and parts; not its mode, which the scorer sets."""
     kind = type(module)
     settings: dict[str, Any] = {"class": f"{kind.__module__}.{kind.__qualname__}"}
     for name, value in vars(module).items():
@@ -106,15 +97,15 @@ def own_model(data: DataSpec, spec: ModelSpec, material: Material, live: Live | 
     """Open a model of one's own, try it on two rows, and measure it."""
     adapter, model_facts = _adapter(spec, live, material.dataset)
     _check_gaps(spec, material, adapter)
+    dataset = material.dataset
     try:
-        dataset = material.dataset
         behind = on_standardised(adapter, material.scale, dataset.columns, dataset.feature_names)
     except ValueError as error:
         raise ModelFileError(f"{spec.name}: {error}") from None
     returns = behind.returns if model_facts else None
     scorer = Scorer(behind, returns=returns, precision=spec.precision)
     _try(spec, scorer, material)
-    _check_task(spec, scorer, material.dataset)
+    _check_task(spec, scorer, dataset)
     chosen, left_out = usable(data, spec, material, behind)
     if spec.path is not None:
         identity = file_hash(spec.path)
@@ -130,6 +121,7 @@ def own_model(data: DataSpec, spec: ModelSpec, material: Material, live: Live | 
 def measured(scorer: Scorer, material: Material) -> dict[str, Figures]:
     """How good a model is on the rows that it may not have learnt from; nothing where its classes are others."""
     dataset, figures = material.dataset, dict[str, Figures]()
+    names = dataset.class_names
     parts: tuple[Part, ...] = ("validation", "test")
     for part in parts:
         rows = dataset.split.rows(part)[:_MOST]
@@ -139,13 +131,15 @@ def measured(scorer: Scorer, material: Material) -> dict[str, Figures]:
         scores = _scores(scorer, _inputs(material, rows))
         if dataset.task == "regression":
             figures[part] = value_figures(scores[:, 0], labels)
-        elif (order := _class_order(scorer, scores.shape[1], dataset)) is not None:
+        elif scores.shape[1] == len(names):  # by the model's own labels where they are the data's, else by their order
+            outputs = [str(label) for label in labels_of(scorer.adapter) or ()]
+            same = set(outputs) == set(names)
+            order = [outputs.index(name) for name in names] if same else list(range(len(names)))
             figures[part] = class_figures(scores[:, order], labels)
     return figures
 
 
 def _adapter(spec: ModelSpec, live: Live | None, dataset: Dataset) -> tuple[Adapter, bool]:
-    """The model, and whether it was said what it returns; on values to predict, it is taken to return some."""
     returns: Returns | None = spec.returns or ("values" if dataset.task == "regression" else None)
     if spec.path is not None:
         try:
@@ -168,7 +162,6 @@ def _object(spec: ModelSpec, live: Live | None) -> Any:
 
 
 def _inputs(material: Material, rows: Any) -> Float[Tensor, "n *shape"]:
-    """Other rows of the data set, as the model's inputs are."""
     if material.inputs.ndim != 2:
         return material.scale.apply(as_numbers(material.dataset.inputs[rows]))
     values, scale = column_values(material.dataset)
@@ -217,16 +210,6 @@ def _check_task(spec: ModelSpec, scorer: Scorer, dataset: Dataset) -> None:
         )
 
 
-def _class_order(scorer: Scorer, count: int, dataset: Dataset) -> list[int] | None:
-    """Which output is which class: by the model's own labels where they are the data's, else by their order."""
-    if count != len(dataset.class_names):
-        return None
-    labels = [str(label) for label in labels_of(scorer.adapter) or ()]
-    if set(labels) == set(dataset.class_names):
-        return [labels.index(name) for name in dataset.class_names]
-    return list(range(count))
-
-
 def keep_model(model: ModelSpec, dataset: Dataset, store: Store, device: str, log: Callable[[str], None]) -> None:
     """Train a model or copy its file, unless that was done; what is damaged or another model is set aside."""
     path = store.model(model.name)
@@ -243,9 +226,8 @@ def keep_model(model: ModelSpec, dataset: Dataset, store: Store, device: str, lo
         if model.path is not None and not path.is_file():
             raise
         endings = (".checkpoint",) if isinstance(error, CheckpointError) else (".safetensors", ".json")
-        kept = [path.with_suffix(ending) for ending in endings]
-        files = [(file, str(error)) for file in kept if file.exists()]
-        for line in store.set_aside(files):
+        files = [path.with_suffix(ending) for ending in endings]
+        for line in store.set_aside([(file, str(error)) for file in files if file.exists()]):
             log(line)
         obtain_model(model, dataset, path, device, progress)
 
@@ -277,7 +259,6 @@ def obtain_model(
 
 
 def untrained(model: ModelSpec, dataset: Dataset) -> SavedModel:
-    """The model of a spec before its training, or the file that the spec names."""
     if model.path is not None:
         return load(Path(model.path).expanduser())
     assert model.architecture is not None  # noqa: S101  # the spec has one or the other
@@ -287,7 +268,6 @@ def untrained(model: ModelSpec, dataset: Dataset) -> SavedModel:
 
 
 def _check_source(model: ModelSpec, dataset: Dataset, kept: SavedModel) -> None:
-    """Raise for a kept model that the spec, or the file that it names, does not mean any more."""
     if kept.info.get("name", model.name) != model.name:  # only copies of files say it
         raise ModelFileError(f"{model.name}: the model kept here is {kept.info['name']}, under another's name.")
     if model.path is None:

@@ -13,13 +13,11 @@ from verax.core.display import counted
 from verax.metrics.base import GuidedMetric, Metric, SampledMetric, all_draws
 from verax.problem.problem import Problem
 from verax.scoring.scorer import automatic_batch_size
-from verax.study.cache import Cache
 from verax.study.compute import compute
-from verax.study.explained_models import ExplainedModel
+from verax.study.explained_models import ExplainedModel, Machine
 from verax.study.metrics import StudyMetrics
-from verax.study.progress import duration
+from verax.study.store import Cache
 from verax.study.study import Study
-from verax.study.study_data import Machine
 from verax.study.trust import to_ask
 from verax.study.units import Part, Unit
 
@@ -30,14 +28,21 @@ _BYTES_PER_SCORE = 40  # a row of the table in compressed Parquet; measured on H
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """What is left to compute for one model."""
-
     name: str  # the model
     configurations: int  # how many
     inputs: int  # how many are left
     rows_at_most: Rows | None  # model rows, before identical ones are left out; None where a family does not say
     rows_without_sharing: Rows | None  # the same work with every configuration and metric on its own
     seconds: float | None  # expected on one core; None where the rows are not known
+
+    def rows_in_words(self) -> str:
+        shared, unshared = self.rows_at_most, self.rows_without_sharing
+        if shared is None or unshared is None:
+            return "model rows not known: a family does not say how many it needs"
+        return (
+            f"at most {shared.forward:,} rows forward, {shared.backward:,} of them backward "
+            f"(without sharing {unshared.forward:,} and {unshared.backward:,})"
+        )
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,9 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Expected for all models whose rows are known."""
         return sum(model.seconds or 0.0 for model in self.models) / max(1, min(self.workers, self.to_compute))
 
     def quicker_than(self, seconds: float) -> bool:
-        """Whether all is known and will be done in so many seconds."""
         return self.seconds < seconds and all(model.seconds is not None for model in self.models)
 
     def facts(self) -> dict[str, Any]:
@@ -70,20 +73,19 @@ class Plan:
         for model in self.models:
             if model.inputs:
                 lines.append(f"  {model.name}: {model.configurations:,} configurations x {model.inputs:,} inputs")
-                lines.append(f"    {_rows(model)}")
+                lines.append(f"    {model.rows_in_words()}")
         if self.trust_questions:
             questions = counted(self.trust_questions, "question")
             lines.append(f"  then {questions} whether the numbers can be trusted, not in the time below")
-        room = self.attribution_bytes_at_most / 2**30
-        lines.append(f"  expected: about {duration(self.seconds)}, and identical rows of an input are left out")
-        lines.append(
-            f"  disk: about {self.table_bytes / 2**20:.0f} MiB of tables, at most {room:g} GiB of attributions"
-        )
-        return lines
+        tables, room = self.table_bytes / 2**20, self.attribution_bytes_at_most / 2**30
+        return [
+            *lines,
+            f"  expected: about {duration(self.seconds)}, and identical rows of an input are left out",
+            f"  disk: about {tables:.0f} MiB of tables, at most {room:g} GiB of attributions",
+        ]
 
 
 def plan_of(study: Study, todo: Sequence[Unit], machine: Machine, workers: int = 1) -> Plan:
-    """Units, rows with and without sharing, time and disk."""
     return Plan(
         study.spec.name,
         len(study.units),
@@ -100,28 +102,19 @@ def plan_of(study: Study, todo: Sequence[Unit], machine: Machine, workers: int =
 
 
 def _model(study: Study, model: ExplainedModel, todo: Sequence[Unit], machine: Machine) -> ModelPlan:
-    kinds = {study.kind(unit): unit for unit in todo}
+    kinds, nothing = {study.kind(unit): unit for unit in todo}, Forecast(Rows(0), 0, 0, Rows(0))
     each = {kind: forecast(unit.part.explained, unit.rows, unit.part.metrics, machine) for kind, unit in kinds.items()}
-    rows = total([each[study.kind(unit)] for unit in todo])
+    rows = sum((each[study.kind(unit)] for unit in todo), nothing)
     seconds = 0.0 if rows.total is not None else None
     for part in dict.fromkeys(unit.part for unit in todo):
         units = [unit for unit in todo if unit.part is part]
-        needed, inputs = total([each[study.kind(unit)] for unit in units]).total, sum(unit.inputs for unit in units)
+        needed = sum((each[study.kind(unit)] for unit in units), nothing).total
+        inputs = sum(unit.inputs for unit in units)
         if seconds is not None and needed is not None:
             seconds += inputs * _seconds_per_input(study, part, needed, inputs, machine)
     left = {place for unit in todo for place in range(unit.rows.start, unit.rows.stop)}
     methods = {method for unit in todo for method in unit.part.explained.configurations}
     return ModelPlan(model.name, len(methods), len(left), rows.total, rows.unshared, seconds)
-
-
-def _rows(plan: ModelPlan) -> str:
-    shared, unshared = plan.rows_at_most, plan.rows_without_sharing
-    if shared is None or unshared is None:
-        return "model rows not known: a family does not say how many it needs"
-    return (
-        f"at most {shared.forward:,} rows forward, {shared.backward:,} of them backward "
-        f"(without sharing {unshared.forward:,} and {unshared.backward:,})"
-    )
 
 
 def _seconds_per_input(study: Study, part: Part, rows: Rows, inputs: int, machine: Machine) -> float:
@@ -153,7 +146,6 @@ class Forecast:
 
     @property
     def total(self) -> Rows | None:
-        """All rows, before identical ones are left out."""
         if self.attribution is None:
             return None
         return self.attribution + Rows(self.guided + self.sampled)
@@ -165,9 +157,6 @@ class Forecast:
             self.sampled + other.sampled,
             _sum([self.unshared, other.unshared]),
         )
-
-
-NOTHING = Forecast(Rows(0), 0, 0, Rows(0))
 
 
 def forecast(model: ExplainedModel, rows: slice, metrics: StudyMetrics, machine: Machine) -> Forecast:
@@ -198,7 +187,6 @@ def rows_alone(model: ExplainedModel, machine: Machine) -> dict[str, Rows]:
 
 
 def calibrate(model: ExplainedModel, machine: Machine) -> tuple[float, float]:
-    """Seconds per model row, forward and backward, from a few batches."""
     scorer = model.scorer(machine.compile)
     size = _place(model, machine).batch_size
     inputs = model.inputs[torch.arange(size) % len(model.inputs)].to(machine.device)
@@ -249,6 +237,8 @@ def _sum(parts: Sequence[Rows | None]) -> Rows | None:
     return sum(known, Rows(0)) if len(known) == len(parts) else None
 
 
-def total(forecasts: Sequence[Forecast]) -> Forecast:
-    """The rows of several units."""
-    return sum(forecasts, NOTHING)
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

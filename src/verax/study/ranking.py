@@ -13,17 +13,26 @@ from verax.attribution.names import is_reference, lime_methods
 from verax.statistics.intervals import LEVEL, Estimate, estimates
 from verax.statistics.paired import paired_difference, paired_differences
 from verax.statistics.ranks import rank_correlation, ranks, tie_count, tied
-from verax.study.matrices import Floats, Matrix, Places, common, estimate, interval, matrix
 from verax.study.summary import method_of
-from verax.study.tables import LEADING_DPC, LEADING_INFIDELITY, MetricInfo, Tables
+from verax.study.tables import (
+    LEADING_DPC,
+    LEADING_INFIDELITY,
+    Floats,
+    Matrix,
+    MetricInfo,
+    Places,
+    Tables,
+    common,
+    estimate,
+    interval,
+    matrix,
+)
 
 _RANDOM = "Random"
 
 
 @dataclass(frozen=True)
 class Price:
-    """What an explanation of one input costs."""
-
     forward: float  # model rows
     backward: float  # those of them through which gradients are taken
     seconds: float  # measured; in proportion to the rows where the configuration shared some
@@ -103,7 +112,6 @@ def best_configuration(scores: pl.DataFrame, model: str, metric: MetricInfo) -> 
 
 
 def _competing(scores: Matrix, metric: MetricInfo) -> tuple[list[str], Tensor]:
-    """Configurations that are no references, and their scores, the higher the better."""
     names = [name for name in scores.configurations if not is_reference(method_of(name))]
     return names, _sign(metric) * torch.tensor(scores.values[scores.places(names)])
 
@@ -129,7 +137,6 @@ def prices(tables: Tables, model: str) -> dict[str, Price]:
 
 
 def _chance(scores: Matrix, metric: MetricInfo) -> tuple[Tensor | None, bool]:
-    """Per input what chance gets, and whether it was measured."""
     random = [name for name in scores.configurations if method_of(name) == _RANDOM]
     if random:
         return torch.tensor(scores.values[scores.places(random)]).mean(0), True
@@ -179,7 +186,6 @@ def agreement(x: Matrix, y: Matrix, *, lime: bool, resamples: int = 1000, seed: 
 
 
 def compared(configurations: Sequence[str], *, lime: bool) -> Places:
-    """The places of LIME's configurations, or of all others but references."""
     methods = [method_of(name) for name in configurations]
     of_lime = frozenset(lime_methods())
     return np.flatnonzero([(name in of_lime) == lime and (lime or not is_reference(name)) for name in methods])

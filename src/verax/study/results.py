@@ -1,7 +1,7 @@
 """The results of a study: its files read into the tables that reports work on, with the facts about each model."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,19 +11,17 @@ import polars as pl
 
 from verax.attribution import Attribution, Rows
 from verax.core.display import counted
-from verax.core.shapes import Int, Shaped
+from verax.core.shapes import Int
 from verax.data.base import Part
-from verax.metrics.base import Kind
 from verax.metrics.choose import why_no_answer
 from verax.scoring.adapters import labels_of
-from verax.study.examples import choose, examples_stem, read_example
-from verax.study.explained_models import ExplainedModel
+from verax.study.examples import examples_stem, read_example
+from verax.study.explained_models import ExplainedModel, Machine
 from verax.study.metrics import described
 from verax.study.models import is_own
 from verax.study.plan import forecast, rows_alone
 from verax.study.store import read_facts, read_tables
 from verax.study.study import Study
-from verax.study.study_data import Machine
 from verax.study.summary import configurations as summarise
 from verax.study.summary import methods as summarise_methods
 from verax.study.tables import (
@@ -37,7 +35,6 @@ from verax.study.tables import (
     MetricInfo,
     ModelInfo,
     Scale,
-    Schema,
     Tables,
     empty,
     scores_schema,
@@ -48,8 +45,6 @@ from verax.study.units import Unit
 from verax.study.verify import read_verdict
 
 _ERRORS = 1.64  # of 20 models that know nothing, one is luckier
-
-
 LEARNT = "rows that it may have learnt from"
 
 
@@ -67,26 +62,21 @@ def weak_models(models: Iterable[ExplainedModel]) -> list[str]:
 
 def _weakness(model: ExplainedModel) -> str:
     """AUROC decides where it is known: for a rare class, a good model may be right less often than a constant one."""
+    names = ("r2",) if model.dataset.task == "regression" else ("auroc", "accuracy")
     parts: tuple[Part, ...] = ("test", "validation")
-    for part in parts:
-        figures = model.metrics.get(part, {})
-        rows = LEARNT if measured_on(model) == LEARNT else f"the {part} rows"
-        if model.dataset.task == "regression":
-            if "r2" in figures:
-                value, chance = figures["r2"], 0.0
-                finding = f"worse than predicting the mean: R^2 {value:.3f} on {rows}"
-                break
-        elif "auroc" in figures or "accuracy" in figures:
-            name = "auroc" if "auroc" in figures else "accuracy"
-            value, counts = figures[name], _counts(model.dataset.labels[model.dataset.split.rows(part)])
-            chance = 0.5 + _ERRORS * _error(counts) if name == "auroc" else float(counts.max() / counts.sum())
-            label = "AUROC" if name == "auroc" else name
-            finding = (
-                f"no better than its base rate: {label} {value:.3f} on {rows}, where chance alone reaches {chance:.3f}"
-            )
-            break
-    else:
+    known = ((part, name) for part in parts for name in names if name in model.metrics.get(part, {}))
+    part, name = next(known, ("test", ""))
+    if not name:
         return ""
+    value, rows = model.metrics[part][name], LEARNT if measured_on(model) == LEARNT else f"the {part} rows"
+    if name == "r2":
+        chance, finding = 0.0, f"worse than predicting the mean: R^2 {value:.3f} on {rows}"
+    else:
+        counts = np.unique(model.dataset.labels[model.dataset.split.rows(part)], return_counts=True)[1]
+        chance = 0.5 + _ERRORS * _error(counts) if name == "auroc" else float(counts.max() / counts.sum())
+        label = "AUROC" if name == "auroc" else name
+        base = f"no better than its base rate: {label} {value:.3f} on {rows}"
+        finding = f"{base}, where chance alone reaches {chance:.3f}"
     advice = "What explains it best says nothing about a model that works; train it longer, or on other data."
     return "" if value > chance else f"{model.name} is {finding}. {advice}"
 
@@ -98,12 +88,6 @@ def _error(counts: Int[np.ndarray, " classes"]) -> float:
     total = int(counts.sum())
     each = [math.sqrt((total + 1) / (12 * ones * (total - ones))) for ones in counts.tolist()]
     return sum(each) / len(each)
-
-
-def _counts(labels: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " classes"]:
-    """Rows of each class that is there."""
-    counts: np.ndarray = np.unique(labels, return_counts=True)[1]
-    return counts
 
 
 _CLASSES = 6  # that are named before the rest is counted
@@ -140,7 +124,6 @@ def _tracked(model: ExplainedModel, scores: pl.DataFrame, label: str) -> str:
 
 
 def _class_names(model: ExplainedModel) -> dict[int, str]:
-    """Classes by the number of the model's output: as the model calls them, or else as the data do."""
     labels: list[Any] = list(labels_of(model.scorer(False).adapter) or ())
     names = list(model.dataset.class_names)
     if len(labels) != len(names) or {str(label) for label in labels} == set(names):
@@ -163,8 +146,6 @@ RUNTIME = "runtime.json"  # a runtime table that the user put into the study's f
 
 @dataclass(frozen=True)
 class Results:
-    """Tables and examples of a study, with what is missing."""
-
     tables: Tables  # what analyses work on
     examples: tuple[Example, ...]  # for pictures, one per model
     missing: tuple[Unit, ...]  # units that are not there
@@ -174,30 +155,31 @@ def read_results(study: Study) -> Results:
     """Read everything that is finished and whole; damaged files count as missing."""
     stems = {unit.stem: unit for unit in study.units}
     files = study.store.contents("scores", study.stems).files
-    scores = study.scores()
-    metrics = metric_infos(study, scores)
+    measured = study.scores()
+    metrics = metric_infos(study, measured)
+    schema = scores_schema(metrics)
+    scores = empty(schema)
+    if measured.width:  # all columns in their order, those that no finished unit has as null
+        scores = measured.select(
+            pl.col(name) if name in measured.columns else pl.lit(None, kind).alias(name)
+            for name, kind in schema.items()
+        )
+    resampled = list(uncertainty_tables(study))
+    stored = study.store.contents("uncertainty", resampled).files
+    uncertainty = read_tables([stored[stem] for stem in resampled if stem in stored])
     tables = Tables(
-        scores=_with_all(scores, scores_schema(metrics)),
-        uncertainty=_uncertainty(study),
-        models=tuple(_info(study, model, scores) for model in study.models.values()),
+        scores=scores,
+        uncertainty=uncertainty if uncertainty.width else empty(UNCERTAINTY_SCHEMA),
+        models=tuple(_info(study, model, measured) for model in study.models.values()),
         settings=_settings(study),
         costs=_costs(study, files),
         metrics=metrics,
         alone=_alone(study),
-        trust=read_trust(study, scores),
+        trust=read_trust(study, measured),
         runtimes=tuple(path for path in (study.store.folder / RUNTIME,) if path.exists()),
     )
     missing = tuple(unit for stem, unit in stems.items() if stem not in files)
-    return Results(tables, _examples(study, tables.scores), missing)
-
-
-def _with_all(scores: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """All columns in their order, those that no finished unit has as null."""
-    if not scores.width:
-        return empty(schema)
-    return scores.select(
-        pl.col(name) if name in scores.columns else pl.lit(None, kind).alias(name) for name, kind in schema.items()
-    )
+    return Results(tables, _examples(study, scores), missing)
 
 
 def metric_infos(study: Study, scores: pl.DataFrame) -> tuple[MetricInfo, ...]:
@@ -215,11 +197,10 @@ def chosen_examples(study: Study, model: ExplainedModel, scores: pl.DataFrame) -
     metrics = {metric.column: metric for metric in metric_infos(study, scores)}
     leading = metrics.get(LEADING_DPC) or next(iter(metrics.values()))
     means = summarise(scores.filter(pl.col("model") == model.name), [leading])
-    methods = summarise_methods(means, leading)
-    best, worst = (
-        dict(zip(methods["method"].to_list(), methods[name].to_list(), strict=True)) for name in ("best", "worst")
-    )
-    return choose(model, best, worst)
+    rows = summarise_methods(means, leading).select("best", "worst").rows()
+    known = {method.canonical: method for method in model.configurations}
+    worst = [(known[worst], "worst") for best, worst in rows if worst != best]  # a method with one has no worst
+    return [(known[best], "best") for best, _ in rows] + worst
 
 
 def _examples(study: Study, scores: pl.DataFrame) -> tuple[Example, ...]:
@@ -234,16 +215,9 @@ def _examples(study: Study, scores: pl.DataFrame) -> tuple[Example, ...]:
     return tuple(examples)
 
 
-def _uncertainty(study: Study) -> pl.DataFrame:
-    stems = list(uncertainty_tables(study))
-    files = study.store.contents("uncertainty", stems).files
-    table = read_tables([files[stem] for stem in stems if stem in files])
-    return table if table.width else empty(UNCERTAINTY_SCHEMA)
-
-
 def _info(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> ModelInfo:
     label = model.data.label or (study.live.label if study.live else "")
-    moments = model.material.scale
+    moments, codes = model.material.scale, model.material.codes
     mean, std = (tuple(part.flatten().tolist()) for part in (moments.mean, moments.std))
     scale = Scale(mean, std, model.dataset.feature_names, wrapped=is_own(model.spec))
     return ModelInfo(
@@ -259,13 +233,8 @@ def _info(study: Study, model: ExplainedModel, scores: pl.DataFrame) -> ModelInf
         measured_on=measured_on(model),
         scale=None if model.material.facts else scale,  # categories, which no mean and deviation standardises
         scope=scope_of(model, scores, label) if scores.width else {},
-        unanswered=_unanswered(model),
+        unanswered=why_no_answer(model.scorer(False).adapter, codes is not None and bool(codes.all())),
     )
-
-
-def _unanswered(model: ExplainedModel) -> Mapping[Kind, str]:
-    categories = model.material.codes
-    return why_no_answer(model.scorer(False).adapter, categories is not None and bool(categories.all()))
 
 
 def _settings(study: Study) -> dict[str, Any]:
@@ -290,30 +259,29 @@ def _alone(study: Study) -> pl.DataFrame:
     return pl.DataFrame(records, schema=dict(ALONE_SCHEMA), orient="row", strict=False)
 
 
+_COSTS = ("seconds", "model_seconds", "rows_forward", "rows_backward", "device")  # as a unit's file says
+
+
 def _costs(study: Study, files: dict[str, Path]) -> pl.DataFrame:
     records = []
     unshared: dict[tuple[object, ...], Rows | None] = {}
     for unit in study.units:
         if unit.stem not in files:
             continue
-        model, facts, kind = study.models[unit.model], read_facts(files[unit.stem]), study.kind(unit)
+        explained, facts, kind = unit.part.explained, read_facts(files[unit.stem]), study.kind(unit)
         if kind not in unshared:
-            unshared[kind] = forecast(unit.part.explained, unit.rows, unit.part.metrics, Machine()).unshared
+            unshared[kind] = forecast(explained, unit.rows, unit.part.metrics, Machine()).unshared
         rows = unshared[kind]
         records.append(
             {
-                "dataset": model.dataset.name,
+                "dataset": explained.dataset.name,
                 "model": unit.model,
                 "unit": unit.stem,
                 "inputs": unit.inputs,
-                "configurations": len(unit.part.explained.configurations),
-                "seconds": facts["seconds"],
-                "model_seconds": facts["model_seconds"],
-                "rows_forward": facts["rows_forward"],
-                "rows_backward": facts["rows_backward"],
+                "configurations": len(explained.configurations),
                 "rows_forward_unshared": None if rows is None else rows.forward,
                 "rows_backward_unshared": None if rows is None else rows.backward,
-                "device": facts["device"],
+                **{name: facts[name] for name in _COSTS},
             }
         )
     return pl.DataFrame(records, schema=dict(COSTS_SCHEMA), strict=False)

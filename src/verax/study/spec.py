@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator, model_validator
 
 from verax.auditing.trials import TRIALS
 from verax.data.catalogue import names, source_of
@@ -17,12 +17,11 @@ from verax.study.data_spec import (
     AttributionsSpec,
     Count,
     DataSpec,
-    Mistakes,
     ModelSpec,
     Name,
     SpecTable,
-    some,
-    unknown_name,
+    list_of,
+    mistake,
 )
 from verax.study.metrics import MetricsSpec, metrics_of
 
@@ -38,7 +37,7 @@ class UncertaintySpec(SpecTable):
     inputs: Annotated[int, Field(ge=0)] = 64
     samples: Count = 640  # the pool of draws
     # how many of them are resampled
-    sizes: Annotated[tuple[Count, ...], Field(min_length=1)] = (20, 40, 80, 160, 320, 640)
+    sizes: Annotated[tuple[Count, ...], list_of("numbers", least=1)] = (20, 40, 80, 160, 320, 640)
     resamples: Annotated[int, Field(ge=2)] = 64  # resamples of each size
     # whether a draw can be in a resample more than once. Without, resamples overlap the more the larger they are, and
     # their spread, 0 for the whole pool, is below the true error.
@@ -46,17 +45,20 @@ class UncertaintySpec(SpecTable):
     independent: Annotated[int, Field(ge=0)] = 0  # repetitions with fresh draws, the honest reference; 0 for none
     every: Count = 25  # of LIME's configurations, every so manieth
 
-    @field_validator("sizes", mode="before")
-    @classmethod
-    def _as_tuple(cls, listed: Any) -> Any:
-        return tuple(listed) if isinstance(listed, list) else listed
-
     @field_validator("independent")
     @classmethod
     def _none_or_some(cls, repetitions: int) -> int:
         if repetitions == 1:
             raise ValueError("expected 0 or at least 2, because one repetition has no spread")
         return repetitions
+
+
+def _trial(name: Any) -> Any:
+    try:
+        TRIALS.get(name)
+    except ValueError as error:
+        raise mistake(error, UNKNOWN_NAME) from None
+    return name
 
 
 class TrustSpec(SpecTable):
@@ -67,41 +69,18 @@ class TrustSpec(SpecTable):
     # model rows for the limits of a table's model: what the best possible attribution would score
     limit_rows: Count = 2**18
     # what the audit of the study's metrics asks, by name; all trials that need no truth where left out
-    trials: tuple[str, ...] = ()
-
-    @field_validator("trials", mode="before")
-    @classmethod
-    def _known(cls, listed: Any) -> Any:
-        if not isinstance(listed, list | tuple):
-            raise ValueError("expected a list of names")
-        mistakes = Mistakes()
-        for number, name in enumerate(listed):
-            with mistakes.at(number):
-                try:
-                    TRIALS.get(name)
-                except ValueError as error:
-                    raise unknown_name(str(error)) from None
-        if mistakes:
-            raise mistakes.validation_error()
-        return tuple(listed)
+    trials: Annotated[tuple[Annotated[Any, AfterValidator(_trial)], ...], list_of("names")] = ()
 
 
 class StudySpec(SpecTable):
-    """A whole study."""
-
     name: Name  # what it is called; its directory is named after it, so it is a name and no path
-    data: tuple[DataSpec, ...]  # data sets with their models
+    data: Annotated[tuple[DataSpec, ...], list_of("tables", least=1)]  # data sets with their models
     metrics: MetricsSpec = MetricsSpec()  # how faithfulness is measured
     uncertainty: UncertaintySpec = UncertaintySpec()  # how Infidelity's own error is studied
     trust: TrustSpec = TrustSpec()  # how far the numbers can be trusted
     # inputs of each model whose attributions and curves are shown in the report
     examples: Annotated[int, Field(ge=0)] = 4
     cache_gib: Annotated[float, Field(ge=0)] = 2.0  # room for attributions on disk, in GiB; 0 keeps none
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _as_tuple(cls, listed: Any) -> Any:
-        return some(listed)
 
     @model_validator(mode="after")
     def _distinct_names(self) -> "StudySpec":
@@ -120,9 +99,11 @@ class StudySpec(SpecTable):
         return form
 
 
-def shipped() -> list[str]:
-    """Names of the specs that come with Verax."""
-    return sorted(_shipped())
+def shipped() -> dict[str, Traversable]:
+    """The files of shipped specs by their names: the demo is the library's, all others are the paper's."""
+    folders = [resources.files(package) / "specs" for package in ("verax.study", "verax.paper")]
+    files = sorted((file for folder in folders for file in folder.iterdir()), key=lambda file: file.name)
+    return {file.name.removesuffix(".toml"): file for file in files if file.name.endswith(".toml")}
 
 
 def load_spec(
@@ -138,19 +119,20 @@ def load_spec(
         >>> load_spec("paper-heloc").metrics.samples
         1280
     """
-    source, text = _text(spec)
+    source, files = str(spec), shipped()
     try:
+        if source.endswith(".toml"):
+            text = Path(spec).read_text(encoding="utf-8")
+        elif source in files:
+            source, text = f"{spec}.toml (shipped)", files[source].read_text(encoding="utf-8")
+        else:
+            raise SpecError(f"SPEC: expected {', '.join(files)} or a path that ends in .toml, got {source!r}.")
         content = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{spec}: cannot be read: {error}.") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SpecError(f"{source}: no TOML: {error}.") from None
-    loaded = parse_spec(_placed(content, data, limit), source)
-    if precision is None:
-        return loaded
-    changed = []
-    for data_spec in loaded.data:
-        models = tuple(model.model_copy(update={"precision": precision}) for model in data_spec.models)
-        changed.append(data_spec.model_copy(update={"models": models}))
-    return loaded.model_copy(update={"data": tuple(changed)})
+    return parse_spec(_with_options(content, data, limit, precision), source)
 
 
 def parse_spec(content: Mapping[str, Any], source: str, imports: Sequence[str] = ("MODULE",)) -> StudySpec:
@@ -160,80 +142,45 @@ def parse_spec(content: Mapping[str, Any], source: str, imports: Sequence[str] =
         raise SpecError("\n".join(_explained(source, mistake, imports) for mistake in error.errors())) from None
 
 
-def _shipped() -> dict[str, Traversable]:
-    """The files of shipped specs by their names: the demo is the library's, all others are the paper's."""
-    folders = [resources.files(package) / "specs" for package in ("verax.study", "verax.paper")]
-    files = [file for folder in folders for file in folder.iterdir()]
-    return {file.name.removesuffix(".toml"): file for file in files if file.name.endswith(".toml")}
-
-
-def _text(spec: str | Path) -> tuple[str, str]:
-    if str(spec).endswith(".toml"):
-        try:
-            return str(spec), Path(spec).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SpecError(f"{spec}: cannot be read: {error}.") from None
-    if str(spec) not in shipped():
-        raise SpecError(f"SPEC: expected {', '.join(shipped())} or a path that ends in .toml, got {str(spec)!r}.")
-    return f"{spec}.toml (shipped)", _shipped()[str(spec)].read_text(encoding="utf-8")
-
-
-def _placed(content: dict[str, Any], data: str | Path | None, limit: int | None) -> dict[str, Any]:
-    """Put the place of the data and the limit from the command line where they belong."""
-    sets = content.get("data")
-    if not isinstance(sets, list) or not all(isinstance(table, dict) for table in sets):
+def _with_options(
+    content: dict[str, Any], data: str | Path | None, limit: int | None, precision: Precision | None
+) -> dict[str, Any]:
+    """Put what the command line says where it belongs."""
+    tables = content.get("data")
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         return content
-    tables: list[dict[str, Any]] = [dict(table) for table in sets]
     if data is not None:
-        known = names()  # what is not known raises when all is checked
+        known = names()  # an unknown one raises when all is checked
         takers = [table for table in tables if table.get("name") not in known or source_of(table["name"]).takes_path]
         if len(takers) != 1:
             raise SpecError(f"--data: the study has {len(takers)} data sets that take a path; write paths into a spec.")
         takers[0]["path"] = str(data)
     for table in tables:
-        if limit is not None:
-            table["limit"] = limit
-        if table.get("path") is not None:
-            table["path"] = _absolute(table["path"])
-        if isinstance(table.get("models"), list):  # whole paths, for workers and later runs elsewhere
-            table["models"] = [
-                {key: _absolute(value) if key in ("path", "file") else value for key, value in model.items()}
-                if isinstance(model, dict)
-                else model
-                for model in table["models"]
-            ]
-    return {**content, "data": tables}
-
-
-def _absolute(path: Any) -> Any:
-    return str(Path(path).expanduser().absolute()) if isinstance(path, str) else path
+        table.update({} if limit is None else {"limit": limit})
+        models = table.get("models")
+        for model in models if precision is not None and isinstance(models, list) else ():
+            if isinstance(model, dict):
+                model["precision"] = precision
+    return content
 
 
 def _explained(source: str, error: Any, imports: Sequence[str]) -> str:
     where = ".".join(str(part) for part in error["loc"]) or "the study"
     if error["type"] == "extra_forbidden":
-        return f"{source}: {where}: no such key; there are {', '.join(_allowed(error['loc']))}."
+        return f"{source}: {where}: no such key; expected one of {', '.join(_allowed(error['loc']))}."
     message = error["msg"].removeprefix("Value error, ").rstrip(".")
     line = f"{source}: {where}: {message[0].lower()}{message[1:]}"
     if error["type"] == UNKNOWN_NAME:
         hint = " ".join(f"--import {module}" for module in imports)
         return f"{line}{'' if line.endswith('?') else '.'} What is not part of Verax needs {hint}."
     value = error.get("input")
-    shown = not isinstance(value, dict | list) and error["type"] != "missing"
+    shown = not isinstance(value, dict | list) and error["type"] not in ("missing", "mistake")
     return f"{line}, got {value!r}." if shown else f"{line}."
 
 
 def _allowed(loc: Sequence[Any]) -> list[str]:
     """The keys of the table in which an unknown one was found."""
-    tables: dict[str, type[BaseModel]] = {
-        "data": DataSpec,
-        "models": ModelSpec,
-        "attributions": AttributionsSpec,
-        "metrics": MetricsSpec,
-        "uncertainty": UncertaintySpec,
-        "trust": TrustSpec,
-    }
-    table: type[BaseModel] = StudySpec
-    for part in loc[:-1]:
-        table = tables.get(part, table) if isinstance(part, str) else table
+    tables: dict[str, type[BaseModel]] = {"data": DataSpec, "models": ModelSpec, "attributions": AttributionsSpec}
+    tables |= {"metrics": MetricsSpec, "uncertainty": UncertaintySpec, "trust": TrustSpec}
+    table = next((tables[part] for part in reversed(loc[:-1]) if part in tables), StudySpec)
     return sorted(field.alias or name for name, field in table.model_fields.items())

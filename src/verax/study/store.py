@@ -14,14 +14,18 @@ import platform
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import torch
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
 
-import verax
 from verax.core.files import (
     BLANK_CHECKSUM,
     Sealed,
@@ -32,27 +36,145 @@ from verax.core.files import (
     write_atomically,
 )
 from verax.core.packages import optional_package
-from verax.study.cache import Cache, stored_name, words
+from verax.core.shapes import Float
+from verax.scoring.meter import Cost, Rows
 from verax.study.spec import SpecError, StudySpec, parse_spec
 
-FORMAT = 2  # 1 explained the first rows of a part, and images from a baseline of their own for each pixel
+_KEY = "verax"
+
+
+def words(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Facts that JSON can hold as the metadata of a Parquet or safetensors file; ``unit`` is the name."""
+    return {_KEY: json.dumps(dict(facts))}
+
+
+def stored_name(content: bytes, suffix: str) -> str | None:
+    """The name that a Parquet or safetensors file says; None where it says none.
+
+    Example:
+        >>> from safetensors.torch import save
+        >>> stored_name(save({}, words({"unit": "some"})), ".safetensors")
+        'some'
+    """
+    try:
+        if suffix == ".parquet":
+            metadata = pl.read_parquet_metadata(io.BytesIO(content))
+        else:
+            metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+        name = json.loads(metadata[_KEY])["unit"]
+    except (pl.exceptions.PolarsError, OSError, ValueError, KeyError, TypeError):  # not such a file
+        return None
+    return name if isinstance(name, str) else None
+
+
+_SUFFIX = ".safetensors"
+_SHARE = 16  # of the room: so much is freed at once, and so much written until other workers' files are counted anew
+
+
+class Cache:
+    """Attributions on disk.
+
+    The folder is listed at first use, and again when it is nearly full: to list it each time would take ever longer.
+    What other workers add meanwhile is not seen until then; no two of them need the same attributions.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     cache = Cache(Path(folder), limit=10_000)
+        ...     cache.put("ab" * 32, torch.ones(2, 3), Cost(Rows(20), 0.5))
+        ...     values, cost = cache.get("ab" * 32, (2, 3))
+        ...     cost.rows, values.sum().item(), cache.get("cd" * 32, (2, 3))
+        (Rows(forward=20, backward=0), 6.0, None)
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder, self.limit = folder, limit
+        self._paths: dict[str, list[Path]] | None = None  # by key; None before the folder was listed
+        self._used, self._added = 0, 0  # bytes in the folder when it was listed, and written since
+
+    def get(self, key: str, shape: tuple[int, ...]) -> tuple[Float[Tensor, "*shape"], Cost] | None:
+        for path in self._known().pop(key, []):
+            content = Sealed.read(path)
+            tensors: dict[str, Tensor] = {}
+            if content is not None and stored_name(content, _SUFFIX) == key:
+                with contextlib.suppress(SafetensorError):
+                    tensors = load_tensors(content)
+            values, cost = (tensors.get(name, torch.empty(0)) for name in ("attributions", "cost"))
+            if tuple(values.shape) == shape and len(cost) == 3:
+                with contextlib.suppress(FileNotFoundError):  # another worker dropped it meanwhile
+                    os.utime(path)  # used now
+                self._known()[key] = [path]
+                return values, Cost(Rows(int(cost[0]), int(cost[1])), float(cost[2]))
+            path.unlink(missing_ok=True)  # damaged or under another's name: worth nothing, and computed anew
+        return None
+
+    def takes(self, values: Float[Tensor, "*shape"]) -> bool:
+        return values.numel() * values.element_size() + 1024 <= self.limit
+
+    def put(self, key: str, values: Float[Tensor, "*shape"], cost: Cost) -> None:
+        """Keep attributions, and drop the least recently used where there is no room; too large ones are not kept.
+
+        What they cost is kept with them, so that a unit made from the cache has the cost of one made without.
+        """
+        size = values.numel() * values.element_size() + 1024
+        if not self.takes(values):
+            return
+        known = self._known()
+        if self._used + self._added + size > self.limit or self._added > self.limit // _SHARE:
+            known = self._make_room(size)
+        numbers = torch.tensor((cost.rows.forward, cost.rows.backward, cost.seconds), dtype=torch.float64)
+        tensors = {"attributions": values.detach().cpu().contiguous(), "cost": numbers}
+        content = save_tensors(tensors, words({"unit": key}))
+        path = self.folder / Sealed.name(key, content, _SUFFIX)
+        write_atomically(path, content)
+        known.setdefault(key, []).append(path)
+        self._added += len(content)
+
+    def size(self) -> int:
+        return sum(used for _, used, _ in self._entries())
+
+    def _known(self) -> dict[str, list[Path]]:
+        return self._count(self._entries()) if self._paths is None else self._paths
+
+    def _count(self, entries: list[tuple[float, int, Path]]) -> dict[str, list[Path]]:
+        self._paths, self._used, self._added = {}, 0, 0
+        for _, size, path in entries:
+            self._paths.setdefault(path.name.partition(".")[0], []).append(path)
+            self._used += size
+        return self._paths
+
+    def _make_room(self, size: int) -> dict[str, list[Path]]:
+        entries = sorted(self._entries())
+        used, dropped = sum(entry for _, entry, _ in entries), 0
+        if used + size > self.limit:
+            most = self.limit - max(size, self.limit // _SHARE)
+            while used > most:
+                _, entry, path = entries[dropped]
+                path.unlink(missing_ok=True)
+                used, dropped = used - entry, dropped + 1
+        return self._count(entries[dropped:])
+
+    def _entries(self) -> list[tuple[float, int, Path]]:
+        entries = []
+        for path in self.folder.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):  # another worker dropped it meanwhile
+                status = path.stat()
+                entries.append((status.st_mtime, status.st_size, path))
+        return entries
+
+
+FORMAT = 2
+_AGAIN = "Run the study again to have it written anew."
 
 
 class StoreError(ValueError):
     """A study directory that cannot be used; the message says why and what to do."""
 
 
-class EarlierStudyError(StoreError):
-    """A study of an earlier version, whole but with other rows or attributions than this version would compute."""
-
-
 @dataclass
 class Contents:
-    """What a folder of a study holds."""
-
     files: dict[str, Path] = field(default_factory=dict)  # files that are what they say, by their stem
-    # files that are not wanted or not whole, with the reason
-    strange: list[tuple[Path, str]] = field(default_factory=list)
+    strange: list[tuple[Path, str]] = field(default_factory=list)  # not wanted or not whole, each with the reason
 
 
 @dataclass(frozen=True)
@@ -68,13 +190,9 @@ class Store:
     """The directory of a study."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder, self.toml = Path(folder), Path(folder, "study.toml")
         self._whole: dict[Path, tuple[int, int, int]] = {}  # files found whole, with what the system says of them
         self._last: tuple[tuple[Path, ...], pl.DataFrame] = ((), pl.DataFrame())
-
-    @property
-    def toml(self) -> Path:
-        return self.folder / "study.toml"
 
     def model(self, name: str) -> Path:
         return self.folder / "models" / f"{name}.safetensors"
@@ -126,30 +244,21 @@ class Store:
         write_atomically(self.toml, with_checksum(tomli_w.dumps({"seal": BLANK_CHECKSUM, **content}).encode()))
 
     def frozen(self) -> Frozen:
-        """Read the frozen spec, or say what is wrong with it."""
         try:
             whole = self.toml.read_bytes()
             content = tomllib.loads(whole.decode("utf-8"))
         except FileNotFoundError:
             raise StoreError(f"{self.folder}: no study here: there is no study.toml.") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise StoreError(f"{self.toml}: damaged: {error}. Run the study again to have it written anew.") from None
-        if content.get("format") == 1:
-            raise EarlierStudyError(
-                f"{self.folder}: holds a study of an earlier version of Verax, which explained the first rows instead "
-                "of random ones; its results cannot be used with this one. Choose another --out."
-            )
+            raise StoreError(f"{self.toml}: damaged: {error}. {_AGAIN}") from None
         if content.get("format") != FORMAT or not has_valid_checksum(whole):
-            raise StoreError(
-                f"{self.toml}: was changed by hand or damaged. Run the study again to have it written anew."
-            )
+            raise StoreError(f"{self.toml}: was changed by hand or damaged. {_AGAIN}")
         try:
-            imports = content["facts"].get("imports") or ("MODULE",)
-            spec, *earlier = (
-                parse_spec(form, str(self.toml), imports)
-                for form in (content["study"], *content["facts"].get("earlier", ()))
-            )
-            return Frozen(spec, content["facts"], tuple(earlier))
+            facts = content["facts"]
+            imports = facts.get("imports") or ("MODULE",)
+            forms = (content["study"], *facts.get("earlier", ()))
+            spec, *earlier = (parse_spec(form, str(self.toml), imports) for form in forms)
+            return Frozen(spec, facts, tuple(earlier))
         except SpecError as error:
             raise StoreError(str(error)) from None
 
@@ -162,7 +271,6 @@ class Store:
         return path
 
     def has(self, kind: str, stem: str) -> bool:
-        """Whether a result is there, by its name."""
         return next((self.folder / kind).glob(f"{glob.escape(stem)}.*"), None) is not None
 
     def contents(self, kind: str, wanted: Collection[str] | None = None) -> Contents:
@@ -192,12 +300,10 @@ class Store:
         return self._last[1]
 
     def state(self) -> str:
-        """Hash of the names of all scores, and so of their content."""
         folder = self.folder / "scores"
         return digest(scores=sorted(path.name for path in folder.iterdir()) if folder.is_dir() else [])
 
     def _fault(self, path: Path, stem: str) -> str:
-        """Why a file is not what its name says; empty if it is."""
         with contextlib.suppress(FileNotFoundError):
             status = path.stat()
             mark = (status.st_ino, status.st_size, status.st_mtime_ns)
@@ -212,7 +318,6 @@ class Store:
         return "damaged: its content is not what its name says"
 
     def set_aside(self, strange: list[tuple[Path, str]]) -> list[str]:
-        """Move strange files out of the way; returns a line for each."""
         lines = []
         for path, reason in strange:
             if path.name.startswith(".") and path.suffix == ".part" and path.is_file():
@@ -220,24 +325,20 @@ class Store:
                 continue
             aside = self.folder / "set-aside"
             aside.mkdir(exist_ok=True)
-            to = aside / path.name
-            number = 1
-            while to.exists():
-                to, number = aside / f"{path.name}.{number}", number + 1
+            names = chain([path.name], (f"{path.name}.{number}" for number in count(1)))
+            to = next(aside / name for name in names if not (aside / name).exists())
             path.rename(to)
             lines.append(f"{path.relative_to(self.folder)}: {reason}; moved to {to.relative_to(self.folder)}")
         return lines
 
 
 def parquet(table: pl.DataFrame, facts: Mapping[str, Any]) -> bytes:
-    """A table as the content of a Parquet file, with facts that JSON can hold."""
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="zstd", metadata=words(facts))
     return buffer.getvalue()
 
 
 def read_tables(paths: Collection[Path]) -> pl.DataFrame:
-    """Parquet files as one table, in the order given."""
     # an own metric's error is known where it was measured alone, so that a limit leaves it out of some files
     return pl.concat([pl.read_parquet(path) for path in paths], how="diagonal") if paths else pl.DataFrame()
 
@@ -245,16 +346,6 @@ def read_tables(paths: Collection[Path]) -> pl.DataFrame:
 def read_facts(path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = json.loads(pl.read_parquet_metadata(path)["verax"])
     return facts
-
-
-def versions() -> dict[str, str]:
-    """What computes here."""
-    return {
-        "verax": verax.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
 
 
 def _inode(path: Path) -> int | None:

@@ -1,6 +1,7 @@
 """A study opened: its spec, its directory, its models and its units, for whoever computes or reads."""
 
 import contextlib
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -9,19 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import torch
 
+import verax
 from verax.attribution.base import Modality
 from verax.data.base import Dataset
 from verax.data.catalogue import load_named, source_of
 from verax.scoring.model_files.saved import ModelFileError, load
-from verax.study.cache import Cache
 from verax.study.data_spec import LIVE, DataSpec
-from verax.study.explained_models import ExplainedModel, explained_model, usable
+from verax.study.explained_models import (
+    ExplainedModel,
+    Machine,
+    Material,
+    explained_model,
+    material,
+    modality_of,
+    usable,
+)
 from verax.study.metrics import StudyMetrics, metrics_of, written
 from verax.study.models import Live, check_fits, is_own, keep_model, own_model, untrained
 from verax.study.spec import StudySpec
-from verax.study.store import EarlierStudyError, Frozen, Store, StoreError, versions
-from verax.study.study_data import Machine, Material, column_material, material, modality_of
+from verax.study.store import Cache, Frozen, Store, StoreError
 from verax.study.units import Stage, Unit, is_needed, one_table, parts_of, units_of
 
 Log = Callable[[str], None]
@@ -65,13 +74,12 @@ class Study:
         models: dict[str, ExplainedModel] = {}
         for data, encoded in zip(self.spec.data, self.materials, strict=True):
             specs = [spec for spec in data.models if is_own(spec)]
-            columns = column_material(data, encoded.dataset) if specs else encoded
+            columns = material(data, encoded.dataset, by_column=True) if specs else encoded
             models |= {spec.name: own_model(data, spec, columns, self.live) for spec in specs}
         return models
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
-        """All units of the study as its spec is now."""
         stages = {name: self.stages(model)[-1] for name, model in self.models.items()}
         return tuple(unit for unit in self._all_units if is_needed(unit.part, stages[unit.model]))
 
@@ -105,19 +113,16 @@ class Study:
 
     @cached_property
     def cache(self) -> Cache:
-        """The attribution cache, one and the same at every call, because it knows its size."""
         return self.store.cache(self.spec.cache_gib)
 
     @property
     def imports(self) -> list[str]:
-        """The modules of metrics, methods and data sets that are not part of Verax."""
         methods = [type(method) for model in self.models.values() for method in model.configurations]
         loaders = [source_of(data.name).load for data in self.spec.data if data.name != LIVE]
         modules = {kind.__module__ for kind in (*map(type, self.metrics.values()), *methods, *loaders)}
         return sorted(name for name in modules if name.partition(".")[0] not in ("verax", "__main__"))
 
     def facts(self) -> dict[str, Any]:
-        """Versions, hashes and modules: what the study is run with."""
         data = [{"name": each.dataset.name, "fingerprint": each.dataset.fingerprint} for each in self.materials]
         models = [
             {"name": name, "weights": model.weights_hash, "metrics": model.metrics}
@@ -142,11 +147,9 @@ def prepare(
 ) -> Study:
     """Open a directory for a study: check that it is the same one, train what is not trained, freeze the spec."""
     frozen = _frozen(store, log)
-    begun = (frozen.facts if frozen else {}).get("begun") or datetime.now(UTC).date().isoformat()
-    study = Study(spec, store, live=live)
+    begun, study = datetime.now(UTC).date().isoformat(), Study(spec, store, live=live)
     if frozen is not None:
-        check_grown(frozen, spec, store, lambda place: modality_of(study.materials[place].dataset))
-        study = replace(study, earlier=earlier_specs(frozen, spec, store))
+        begun, study = frozen.facts.get("begun", begun), _grown(study, frozen)
     own_models = study.own_models  # raises, if they cannot be used, before any other is trained
     for data, learnt in zip(spec.data, study.materials, strict=True):
         for model in data.models:
@@ -166,10 +169,25 @@ def planned(spec: StudySpec, store: Store) -> Study:
     """A study as it would be run, with models that are not there yet untrained; nothing is written."""
     study = Study(spec, store, planning=True)
     with contextlib.suppress(StoreError):  # a directory that a run would not use says nothing about the plan
-        frozen = store.frozen()
-        check_grown(frozen, spec, store, lambda place: modality_of(study.materials[place].dataset))
-        return replace(study, earlier=earlier_specs(frozen, spec, store))
+        return _grown(study, store.frozen())
     return study
+
+
+def _frozen(store: Store, log: Log) -> Frozen | None:
+    """What the directory was last run with, if anything; a damaged ``study.toml`` is set aside."""
+    try:
+        return store.frozen() if store.toml.is_file() else None
+    except StoreError as error:
+        for line in (str(error), *store.set_aside([(store.toml, "damaged or changed by hand")])):
+            log(line)
+        return None
+
+
+def _grown(study: Study, frozen: Frozen) -> Study:
+    """The study with the specs whose scores it uses; raises where the directory is of another study."""
+    spec, store = study.spec, study.store
+    check_grown(frozen, spec, store, lambda place: modality_of(study.materials[place].dataset))
+    return replace(study, earlier=earlier_specs(frozen, spec, store))
 
 
 def open_study(folder: str | Path) -> Study:
@@ -186,21 +204,6 @@ def open_study(folder: str | Path) -> Study:
             if then[field] != current[field]:
                 raise StoreError(f"{folder}: {then['name']}: the {kind} are not those of the study; {field} differs.")
     return study
-
-
-def _frozen(store: Store, log: Log) -> Frozen | None:
-    """What the directory was last run with, if anything; a damaged ``study.toml`` is set aside."""
-    if not store.toml.is_file():
-        return None
-    try:
-        return store.frozen()
-    except EarlierStudyError:
-        raise
-    except StoreError as error:
-        log(str(error))
-        for line in store.set_aside([(store.toml, "damaged or changed by hand")]):
-            log(line)
-        return None
 
 
 def check_grown(frozen: Frozen, spec: StudySpec, store: Store, modality: Callable[[int], Modality]) -> None:
@@ -223,7 +226,7 @@ def check_grown(frozen: Frozen, spec: StudySpec, store: Store, modality: Callabl
     for name in sorted(old.keys() | new.keys(), key=lambda name: (name.count("."), name)):
         if old.get(name) != new.get(name):
             raise StoreError(
-                f"{store.folder}: holds another study: {name} is {old.get(name)!r} there and {new.get(name)!r} here. "
+                f"{store.folder}: holds another study: {name}: expected {old.get(name)!r}, got {new.get(name)!r}. "
                 "Choose another --out."
             )
     for then, now in zip(frozen.spec.data, spec.data, strict=True):
@@ -250,15 +253,14 @@ def _changed_metrics(frozen: Frozen, spec: StudySpec) -> tuple[dict[str, Any], d
     for before in (frozen.spec, *frozen.earlier):
         then = _columns(before) | then
     changed = [column for column in now if then.get(column, now[column]) != now[column]]
+
+    def different(settings: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in settings.items() if others.get(name) != value}
+
     return (
-        {column: _without(then[column], now[column]) for column in changed},
-        {column: _without(now[column], then[column]) for column in changed},
+        {column: different(then[column], now[column]) for column in changed},
+        {column: different(now[column], then[column]) for column in changed},
     )
-
-
-def _without(settings: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """Settings that others have not, or in another way."""
-    return {name: value for name, value in settings.items() if others.get(name) != value}
 
 
 def _columns(spec: StudySpec) -> dict[str, dict[str, Any]]:
@@ -270,12 +272,9 @@ def _identity(spec: StudySpec) -> dict[str, Any]:
     form = spec.form()
     for data in form["data"]:
         data.pop("limit", None)
-        data.pop("path", None)
-        for model in data["models"]:
-            model.pop("path", None)
-    form.pop("cache_gib", None)
-    form.pop("trust", None)
-    return form
+        for part in (data, *data["models"]):
+            part.pop("path", None)
+    return {name: value for name, value in form.items() if name not in ("cache_gib", "trust")}
 
 
 def _flat(name: str, value: Any) -> dict[str, Any]:
@@ -286,3 +285,12 @@ def _flat(name: str, value: Any) -> dict[str, Any]:
     else:
         return {name: value}
     return {key: entry for below in items for key, entry in _flat(*below).items()}
+
+
+def versions() -> dict[str, str]:
+    return {
+        "verax": verax.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }

@@ -87,11 +87,9 @@ def curves(uncertainty: pl.DataFrame) -> pl.DataFrame:
 
 
 def overlaps(curves: pl.DataFrame, deviation: str = "resampled_sd") -> pl.DataFrame:
-    """How many pairs of methods do not differ significantly, per model and number of draws.
+    """How many pairs of methods have touching bands of one standard deviation, per model and number of draws.
 
-    Two methods overlap where the distance of their values is at most the sum of their deviations, that is, where the
-    bands "value plus or minus one standard deviation" of the paper's figure touch. ``"resampled_sd"`` is that of the
-    mean over all inputs, ``"per_input_resampled"`` is for judging by one input.
+    ``"resampled_sd"`` is that of the mean over all inputs, ``"per_input_resampled"`` is for judging by one input.
     """
     rows = []
     for (dataset, model, draws), group in curves.group_by("dataset", "model", "draws", maintain_order=True):
@@ -115,11 +113,7 @@ class Crossover:
 
 
 def crossover(steps: int = 20, draws: int = 640, features: int | None = None) -> Crossover:
-    """Where Infidelity whose draws are shared becomes cheaper than DPC.
-
-    DPC alone costs ``2 n`` rows for ``n`` steps (two curves that share their end points), ``n`` being at most the
-    number of features.
-    """
+    """Where Infidelity whose draws are shared becomes cheaper than DPC: two curves of at most a step per feature."""
     for name, value in (("steps", steps), ("draws", draws), ("features", features)):
         if value is not None and value < 1:
             raise ValueError(f"{name}: expected a positive number, got {value!r}.")
@@ -128,11 +122,7 @@ def crossover(steps: int = 20, draws: int = 640, features: int | None = None) ->
 
 
 def together(steps: int, features: int | None = None, *, signed: bool = False) -> int:
-    """Rows per attribution of PC and DPC together.
-
-    With ``signed`` both rank by signed attribution and share every row. Otherwise DPC ranks by magnitude and shares
-    only the end points with PC: ``2 + 4 (n - 1)``.
-    """
+    """Rows per attribution of PC and DPC together: ``signed``, they share all rows, otherwise the end points alone."""
     n = min(steps, features or steps)
     return 2 + (2 if signed else 4) * (n - 1) if n > 1 else 2
 

@@ -18,15 +18,13 @@ from verax.evaluation.limits import limits as possible_limits
 from verax.metrics.base import GuidedMetric, Metric
 from verax.metrics.limit_reading import LIMITED, has_limits
 from verax.problem.replacement import BASELINE
-from verax.study.cache import Cache
 from verax.study.compute import explain
-from verax.study.explained_models import ExplainedModel
+from verax.study.explained_models import ExplainedModel, Machine, known_warnings_silenced
 from verax.study.metrics import StudyMetrics, described, is_drawn
 from verax.study.ranking import best_configuration
 from verax.study.spec import TrustSpec
-from verax.study.store import parquet, read_facts
+from verax.study.store import Cache, parquet, read_facts
 from verax.study.study import Study
-from verax.study.study_data import Machine, known_warnings_silenced
 from verax.study.tables import BEST_BY, DISTANCE_SCHEMA, LIMITS_SCHEMA, Trust, empty
 from verax.study.units import other_key
 
@@ -55,12 +53,10 @@ class Question(ABC):
 
     @property
     def rows(self) -> slice:
-        """The inputs that are looked at."""
         return slice(0, min(self.spec.inputs, len(self.model.inputs)))
 
     @property
     def concerned(self) -> dict[str, Metric]:
-        """The metrics that the question is about, by column."""
         return {column: metric for column, metric in self.metrics.on(self.rows).items() if self.concerns(metric)}
 
     @property
@@ -80,25 +76,24 @@ class Question(ABC):
     def settings(self) -> dict[str, Any]:
         return {}
 
-    @abstractmethod
     def concerns(self, metric: Metric) -> bool:
-        """Whether it is about a metric."""
+        return True
 
-    @abstractmethod
-    def why_not(self) -> str:
+    def unsupported_reason(self) -> str:
         """Why it is not asked of this model; empty where it is."""
+        return ""
 
     @abstractmethod
-    def answered(self, machine: Machine, cache: Cache) -> Answer:
-        """Ask it."""
+    def computed(self, machine: Machine, cache: Cache) -> Answer:
+        """The answer, where the question is supported."""
 
     def answer(self, machine: Machine, cache: Cache) -> Answer:
-        """Ask it, or say why not."""
-        why = self.why_not()
+        """The answer, or the reason why there is none."""
+        why = self.unsupported_reason()
         if not why:
             try:
                 with known_warnings_silenced():
-                    return self.answered(machine, cache)
+                    return self.computed(machine, cache)
             except ValueError as error:  # what the calls raise for, each with its reason, before they work
                 why = str(error)
         return pl.DataFrame(), {"why": why}
@@ -110,54 +105,44 @@ class Question(ABC):
 
 
 class DistanceCheck(Question):
-    """How far do the rows that guided metrics perturb lie from the training rows?"""
+    """How far do the rows that guided metrics perturb, under the best configuration of each, lie from training rows?"""
 
     name = "distance"
 
     def concerns(self, metric: Metric) -> bool:
-        """Guided ones alone perturb rows in an order."""
-        return isinstance(metric, GuidedMetric)
+        return isinstance(metric, GuidedMetric)  # which alone perturb rows in an order
 
-    def why_not(self) -> str:
+    def unsupported_reason(self) -> str:
         return "" if self.shown else "distance: it is that of rows with removed features, and no metric removes some."
 
-    def answered(self, machine: Machine, cache: Cache) -> Answer:
-        """Of each metric, the rows of its best configuration; and the inputs as they are."""
-        model = self.model
-        values = explain(model, self.shown, self.rows, machine, cache).values
-        problem = model.material.problem(model.scorer(machine.compile), self.rows, machine, background=True)
+    def computed(self, machine: Machine, cache: Cache) -> Answer:
+        values = explain(self.model, self.shown, self.rows, machine, cache).values
         measured = self._measured()
         for column, metric in measured.items():
             if any(field.name == "steps" for field in fields(metric)):  # a distance has points of its own
                 measured[column] = replace(metric, steps=1)  # type: ignore[call-arg]
-        evaluation = evaluate(problem, values, measured).with_distance()
-        best = {column: method.canonical for column, method in self.best.items()}
-        rows = [
-            {
-                "model": model.name,
-                "metric": distance.metric,
-                "replacement": self._replacement(distance.metric),
-                "configuration": distance.attribution,
-                "space": distance.space,
-                "ratio": distance.ratio,
-                "beyond": beyond.mean,
-                "low": beyond.low,
-                "high": beyond.high,
-                "inputs": len(distance.shares),
-            }
-            for distance in evaluation.distance or ()
-            if not distance.metric or distance.attribution == best[distance.metric]
-            for beyond in (distance.beyond(LEVEL),)
-        ]
-        return pl.DataFrame(rows, schema=dict(DISTANCE_SCHEMA)), {}
-
-    def _replacement(self, column: str) -> str:
-        metric = self.concerned.get(column)
-        return (metric.experiment.replacement or BASELINE).short_form if isinstance(metric, GuidedMetric) else ""
+        evaluation = evaluate(self.model.problem(self.rows, machine), values, measured).with_distance()
+        removed = {
+            column: (metric.experiment.replacement or BASELINE).short_form
+            for column, metric in self.concerned.items()
+            if isinstance(metric, GuidedMetric)
+        }
+        rows = []
+        for distance in evaluation.distance or ():
+            column, configuration = distance.metric, distance.attribution  # no metric: the inputs as they are
+            if not column or configuration == self.best[column].canonical:
+                beyond = distance.beyond(LEVEL)
+                keys = (self.model.name, column, removed.get(column, ""), configuration, distance.space)
+                figures = (distance.ratio, beyond.mean, beyond.low, beyond.high, len(distance.shares))
+                rows.append((*keys, *figures))
+        return pl.DataFrame(rows, schema=dict(DISTANCE_SCHEMA), orient="row"), {}
 
 
 class LimitsCheck(Question):
-    """How much of what any attribution could score does the best configuration of each metric attain?"""
+    """How much of what any attribution could score does the best configuration of each metric attain?
+
+    Scores and limits are of the same inputs: some of them, where the model rows do not allow more.
+    """
 
     name = "limits"
 
@@ -168,8 +153,7 @@ class LimitsCheck(Question):
     def concerns(self, metric: Metric) -> bool:
         return has_limits(metric) and not is_drawn(metric)
 
-    def why_not(self) -> str:
-        """Asked of tables: the pixels of an image are too many to search."""
+    def unsupported_reason(self) -> str:
         if not self.shown:
             return f"limits: {LIMITED}, with replacements that are not drawn."
         if self.model.modality == "image":
@@ -177,37 +161,24 @@ class LimitsCheck(Question):
             return f"limits: {many}; verax.limits finds them where segments are the features."
         return ""
 
-    def answered(self, machine: Machine, cache: Cache) -> Answer:
-        """Scores and limits on the same inputs; on some of them, where the rows do not allow more."""
-        model, metrics = self.model, self._measured()
-        problem = model.material.problem(model.scorer(machine.compile), self.rows, machine, background=False)
-        values = explain(model, self.shown, self.rows, machine, cache).values
+    def computed(self, machine: Machine, cache: Cache) -> Answer:
+        metrics, problem = self._measured(), self.model.problem(self.rows, machine, background=False)
+        values = explain(self.model, self.shown, self.rows, machine, cache).values
         evaluation = evaluate(problem, values, metrics)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="limits: .* model rows allow")  # the table says of how many
             limits = possible_limits(problem, metrics, rows=self.spec.limit_rows)
         rows = []
         for column in metrics:
-            name = self.best[column].canonical
-            place = list(values).index(name)
+            configuration = self.best[column].canonical
+            place = list(values).index(configuration)
             result = replace(evaluation[column], limits=limits[column].raised_to(evaluation[column].scores))
             known, share = result.limits.inputs, result.shares(LEVEL)[place]
-            rows.append(
-                {
-                    "model": model.name,
-                    "metric": column,
-                    "configuration": name,
-                    "score": float(result.scores[place][known].double().mean()),
-                    "possible": float(result.limits.best_scores[known].mean()),
-                    "share": share.mean,
-                    "low": share.low,
-                    "high": share.high,
-                    "exact": result.limits.exact,
-                    "found_by": result.limits.method,
-                    "inputs": len(known),
-                }
-            )
-        return pl.DataFrame(rows, schema=dict(LIMITS_SCHEMA)), {}
+            score, possible = result.scores[place][known].double().mean(), result.limits.best_scores[known].mean()
+            figures = (float(score), float(possible), share.mean, share.low, share.high)
+            origin = (result.limits.exact, result.limits.method, len(known))
+            rows.append((self.model.name, column, configuration, *figures, *origin))
+        return pl.DataFrame(rows, schema=dict(LIMITS_SCHEMA), orient="row"), {}
 
 
 class SignificanceCheck(Question):
@@ -219,17 +190,13 @@ class SignificanceCheck(Question):
     def settings(self) -> dict[str, Any]:
         return {"trials": list(self.spec.trials)}
 
-    def concerns(self, metric: Metric) -> bool:
-        return True
-
     @property
     def shown(self) -> list[Attribution]:
-        """The best configuration by the first metric of each kind."""
-        return list(dict.fromkeys(self.explanations.values()))
+        return list(self.explanations.values())
 
     @property
     def explanations(self) -> dict[str, Attribution]:
-        """What the metrics are shown, by a name for people."""
+        """The best configuration by the first metric of each kind, each once, by a name for people."""
         first: dict[str, str] = {}
         for column, metric in self.concerned.items():
             if column in self.best:
@@ -239,16 +206,11 @@ class SignificanceCheck(Question):
             named.setdefault(self.best[column], f"{BEST_BY}{column}")
         return {name: method for method, name in named.items()}
 
-    def why_not(self) -> str:
-        return ""
-
-    def answered(self, machine: Machine, cache: Cache) -> Answer:
-        """An audit of one's own model, with the study's metrics as they are."""
-        model = self.model
+    def computed(self, machine: Machine, cache: Cache) -> Answer:
         result = audit(
-            model.material.problem(model.scorer(machine.compile), self.rows, machine, background=True),
-            {name: model.used(method) for name, method in self.explanations.items()},
-            metrics=self.metrics.on_data(self.rows, model.background),
+            self.model.problem(self.rows, machine),
+            {name: self.model.used(method) for name, method in self.explanations.items()},
+            metrics=self.metrics.on_data(self.rows, self.model.background),
             replacements=["baseline"],
             trials=self.spec.trials or None,
         )
@@ -277,8 +239,8 @@ def questions(study: Study, scores: pl.DataFrame) -> dict[str, Question]:
             if column in scores.columns
             and (name := best_configuration(scores, model.name, described(column, metric, noisy=False))) is not None
         }
-        for question in [kind(model, study.metrics, best, study.spec.trust) for kind in QUESTIONS if best]:
-            listed[question.stem] = question
+        of_model = [kind(model, study.metrics, best, study.spec.trust) for kind in QUESTIONS if best]
+        listed |= {question.stem: question for question in of_model}
     return listed
 
 
@@ -292,7 +254,6 @@ def to_ask(study: Study, unfinished: bool) -> int:
 
 
 def answer(study: Study, question: Question, machine: Machine) -> None:
-    """Ask, and write the file of the answer."""
     table, facts = question.answer(machine, study.cache)
     study.store.put(TRUST, question.stem, parquet(table, {"unit": question.stem, **facts}), ".parquet")
 

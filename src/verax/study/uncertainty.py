@@ -10,15 +10,14 @@ from verax.attribution import Attribution
 from verax.core.blocks import pieces
 from verax.metrics import Infidelity, InfidelityUncertainty
 from verax.metrics.infidelity_uncertainty import UncertaintyResult
-from verax.study.cache import Cache
 from verax.study.compute import explain
 from verax.study.data_spec import thinned
-from verax.study.explained_models import ExplainedModel
+from verax.study.explained_models import ExplainedModel, Machine
 from verax.study.metrics import local_infidelity
 from verax.study.spec import UncertaintySpec
-from verax.study.store import parquet
+from verax.study.store import Cache, parquet
 from verax.study.study import Study
-from verax.study.study_data import Machine
+from verax.study.tables import UNCERTAINTY_SCHEMA
 from verax.study.units import chunk_size, other_key
 
 _RESAMPLED_BYTES = 1 << 31  # of attributions, in float32
@@ -46,15 +45,14 @@ def uncertainty_tables(study: Study) -> dict[str, Resampling]:
             further = [method for method in chosen if method not in known]
             if local_infidelity(stage.metrics) == metric and further:
                 # the first table is named by what is thinned, the others by what is left of it
-                some, every = (further, 1) if known else (stage.configurations, uncertainty.every)
+                methods, every = (further, 1) if known else (stage.configurations, uncertainty.every)
                 settings = uncertainty.model_copy(update={"every": every})
-                tables.append(Resampling(model.explaining(some), metric, settings))
+                tables.append(Resampling(model.explaining(methods), metric, settings))
                 known.update(chosen)
     return {uncertainty_stem(table.model, table.metric, table.settings): table for table in tables}
 
 
 def compute_uncertainty(study: Study, stem: str, machine: Machine) -> None:
-    """Compute one of a study's tables and write its file."""
     resampling = uncertainty_tables(study)[stem]
     cache = study.store.cache(study.spec.cache_gib)  # looked at anew: other workers have added attributions meanwhile
     table = uncertainty_table(resampling.model, resampling.metric, resampling.settings, machine, cache)
@@ -73,7 +71,6 @@ def uncertainty_stem(model: ExplainedModel, metric: Infidelity, settings: Uncert
 def uncertainty_table(
     model: ExplainedModel, metric: Infidelity, settings: UncertaintySpec, machine: Machine, cache: Cache
 ) -> pl.DataFrame:
-    """One row for each configuration and number of draws."""
     configurations = thinned(model.configurations, settings.every)
     pool, sizes = replace(metric, samples=settings.samples), settings.sizes
     resampling = InfidelityUncertainty(
@@ -84,7 +81,7 @@ def uncertainty_table(
     for start in range(0, inputs, size):  # as in the study's units, whose attributions fit into memory
         rows = slice(start, min(start + size, inputs))
         explained = explain(model, configurations, rows, machine, cache).values
-        problem = model.material.problem(model.scorer(machine.compile), rows, machine, background=False)
+        problem = model.problem(rows, machine, background=False)
         # a unit's attributions fit into a GPU's memory once, not the several times that resampling needs them
         at_once = max(1, _RESAMPLED_BYTES // (4 * problem.inputs[0].numel() * len(explained)))
         parts += [
@@ -92,35 +89,26 @@ def uncertainty_table(
             for part in pieces(len(problem), at_once)
         ]
     result = joined(parts)
-    # each is computed for all configurations when it is asked for
-    values, resampled, analytic = result.mean_value, result.mean_resampled, result.mean_analytic
+    # each is computed for all configurations at once
+    means = (result.mean_value, result.mean_resampled, result.mean_analytic)
     independent = result.mean_independent or {method.canonical: [None] * len(sizes) for method in configurations}
-    per_input = {name: values.mean(0).tolist() for name, values in result.resampled.items()}
-    per_input_analytic = {name: values.mean(0).tolist() for name, values in result.analytic.items()}
+    per_input = [
+        {name: values.mean(0).tolist() for name, values in spread.items()}
+        for spread in (result.resampled, result.analytic)
+    ]
+    columns = (*means, independent, *per_input)  # in the order of the schema
+    names = model.dataset.name, model.name
     records = [
-        {
-            "dataset": model.dataset.name,
-            "model": model.name,
-            "method": type(method).__name__,
-            "configuration": name,
-            "draws": draws,
-            "inputs": inputs,
-            "value": values[name][place],
-            "resampled_sd": resampled[name][place],
-            "analytic_se": analytic[name][place],
-            "independent_sd": independent[name][place],
-            "per_input_resampled": per_input[name][place],
-            "per_input_analytic": per_input_analytic[name][place],
-        }
+        (*names, type(method).__name__, name, draws, inputs, *(column[name][place] for column in columns))
         for method in configurations
         for name in (method.canonical,)
         for place, draws in enumerate(sizes)
     ]
-    return pl.DataFrame(records, schema_overrides={"independent_sd": pl.Float64})
+    return pl.DataFrame(records, schema=dict(UNCERTAINTY_SCHEMA), orient="row")
 
 
 def joined(parts: Sequence[UncertaintyResult]) -> UncertaintyResult:
-    """The results of some inputs after the other as that of all: means over inputs are weighted with their number."""
+    """Results of pieces of the inputs as that of all: means over inputs are weighted with their number."""
     first, inputs = parts[0], sum(part.scores.shape[1] for part in parts)
     repeated = [part.repetitions for part in parts if part.repetitions is not None]
     return replace(

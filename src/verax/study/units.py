@@ -80,15 +80,12 @@ class Part:
 
     @property
     def stop(self) -> int:
-        """The end of the inputs that some of the metrics are for."""
         count = len(self.explained.inputs)
         return min(count, max(self.metrics.limits.get(column, count) for column in self.metrics))
 
 
 @dataclass(frozen=True)
 class Unit:
-    """All configurations of a part on some inputs."""
-
     model: str  # the model's name
     rows: slice  # which inputs of the model
     key: str  # hash of all that its result depends on
@@ -104,7 +101,6 @@ class Unit:
 
 
 def units_of(part: Part) -> list[Unit]:
-    """Cut the inputs of a part into units, each with all its configurations."""
     model, size = part.explained, chunk_size(part.explained)
     pieces = [slice(start, min(start + size, len(model.inputs))) for start in range(part.start, part.stop, size)]
     return [Unit(model.name, rows, scores_key(model, rows, part.metrics), part) for rows in pieces]
@@ -123,8 +119,6 @@ _KEYS = ("model", "configuration", "input")
 
 @dataclass(frozen=True)
 class Stage:
-    """What a spec asked of a model, the current one or one of those before it."""
-
     configurations: tuple[Attribution, ...]
     metrics: StudyMetrics
 
@@ -155,7 +149,6 @@ def parts_of(model: ExplainedModel, stages: Sequence[Stage]) -> list[Part]:
 
 
 def is_needed(part: Part, stage: Stage) -> bool:
-    """Whether a stage has some of a part's scores."""
     columns = {_identity(column, stage.metrics) for column in stage.metrics}
     return not columns.isdisjoint(_identity(column, part.metrics) for column in part.metrics)
 
@@ -179,7 +172,6 @@ def one_table(table: pl.DataFrame, models: Mapping[str, ExplainedModel], metrics
 
 
 def _places(models: Mapping[str, ExplainedModel]) -> pl.DataFrame:
-    """Where each configuration and input of each model stands."""
     frames = []
     for number, model in enumerate(models.values()):
         inputs = pl.DataFrame({"input": model.rows.tolist()}).with_row_index("_place")

@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
+from verax.core.blocks import one_thread_on_cpu
 from verax.core.files import read_sealed_json, sealed_json, write_atomically
 from verax.core.warn import warn
-from verax.study.cache import Cache
 from verax.study.compute import compute
-from verax.study.store import Store, StoreError, read_facts, versions
-from verax.study.study import Study
-from verax.study.study_data import Machine, one_thread
+from verax.study.explained_models import Machine
+from verax.study.store import Cache, Store, StoreError, read_facts
+from verax.study.study import Study, versions
 from verax.study.tables import COST_COLUMNS
 from verax.study.units import Unit
 
@@ -25,8 +25,6 @@ TOLERANCE = 1e-4  # of the spread of a column's values, where device or versions
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verification found."""
-
     units: int  # units of the study
     sampled: int  # units computed again
     values: int  # numbers compared
@@ -59,7 +57,7 @@ def verify(
         tell(unit.stem)
         path = stored.files[unit.stem]
         facts, nothing = read_facts(path), Cache(path.parent, 0)
-        with one_thread(machine):
+        with one_thread_on_cpu(machine.device):
             same = facts["versions"] == versions() and facts["device"] == machine.name
             again = compute(unit.part.explained, unit.rows, unit.part.metrics, machine, nothing).table
         bitwise &= same
@@ -94,7 +92,6 @@ def _verdict_file(store: Store) -> Path:
 
 
 def compared(table: pl.DataFrame) -> list[str]:
-    """The columns of numbers that have to be the same: all metrics, but not what they cost."""
     return [name for name in table.columns if name not in (*NAMES, *COST_COLUMNS)]
 
 
