@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import jaxtyping
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -433,7 +434,8 @@ def wrong(tmp_path_factory, folder):
 
 
 @pytest.mark.parametrize(("changed", "message"), WRONG.values(), ids=WRONG.keys())
-def test_whatever_is_wrong_is_one_line_and_writes_nothing(folder, wrong, changed, message):
+def test_whatever_is_wrong_is_one_line_and_writes_nothing(folder, wrong, changed, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # it would answer before the library does
     given = {
         "model": folder / "m.pt2",
         "inputs": folder / "x.npy",
